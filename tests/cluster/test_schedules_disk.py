@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.damage import flip
+from tests.cluster.history import Place
 from tests.cluster.mounts import CannotMount, CuttableDisk, small_tmpfs
 from tests.cluster.reading import segment_files
 from tests.cluster.trial import TOPIC, Trial
 
+from ottla.client import Admin
+from ottla.common.ids import TopicPartition
 from ottla.testing.broker_process import BrokerProcess
-from ottla.testing.cluster_process import ClusterProcess
+from ottla.testing.cluster_process import ClusterProcess, wait_until
 
 pytestmark = [pytest.mark.cluster]
 
@@ -101,6 +104,66 @@ def test_the_disk_of_one_broker_runs_full(tmp_path: Path) -> None:
                 trial.wait_for_acks()
     except CannotMount as reason:
         pytest.skip(str(reason))
+
+
+class OnTwoDisks(ClusterOnDisks):
+    """Broker 1 has a second log directory, on a disk with more space."""
+
+    @property
+    def second(self) -> Path:
+        return self.data / "broker-1-second"
+
+    def make_broker(
+        self, number: int, settings: dict[str, str], arguments: list[str], environment: dict[str, str]
+    ) -> BrokerProcess:
+        """Return a broker on its disks."""
+        more = ["--data", str(self.second)] if number == 1 else []
+        return super().make_broker(number, settings, [*arguments, *more], environment)
+
+
+class TwoDisksTrial(Trial):
+    """A trial that finds the replicas of broker 1 in its two directories."""
+
+    def directory(self, number: int, place: Place) -> Path:
+        """Return the log directory of a replica."""
+        path = super().directory(number, place)
+        topic, partition = place
+        return path if (path / f"{topic}-{partition}").exists() else path.parents[1] / "broker-1-second"
+
+
+@pytest.mark.root
+def test_one_of_two_disks_of_a_broker_runs_full(tmp_path: Path) -> None:
+    """Others lead what is on it (decision 0300); the broker leads what is on its other disk."""
+    try:
+        with small_tmpfs(tmp_path / "small", SMALL_DISK) as small:
+            cluster = OnTwoDisks(tmp_path, {1: small})
+            with cluster, TwoDisksTrial(cluster) as trial:
+                led = {at for at, each in cluster.view().partitions.items() if each.leader == 1}
+                (inside,) = led & set(trial.places)
+                with Admin(cluster.bootstrap) as admin:
+                    at, path = TopicPartition(*inside), str(small / "broker-1")
+                    assert admin.alter_replica_log_dirs(1, {at: path}) == {at: None}
+                wait_until(lambda: inside in logs_in(Path(path)), 30.0, lambda: f"{inside} was not moved")
+                assert not (led - {inside}) & logs_in(Path(path))
+                fill(small / "ballast")
+                wait_until(lambda: cluster.leader_of(*inside) != 1, 30.0, lambda: "broker 1 leads on")
+                print(f"acks=all resumed {trial.wait_for_acks():.2f} s after the leader moved")
+                after = cluster.view().partitions
+                assert {at for at, each in after.items() if each.leader == 1} == led - {inside}
+                assert {at for at, each in after.items() if 1 not in each.in_sync} == {inside}
+                said = cluster.brokers[1].stderr_path.read_text()
+                assert f"the disk of {path} is full: others lead the replicas in it" in said
+                (small / "ballast").unlink()
+                cluster.wait_until_in_sync()
+                trial.wait_for_acks()
+    except CannotMount as reason:
+        pytest.skip(str(reason))
+
+
+def logs_in(path: Path) -> set[Place]:
+    """Return the partitions whose logs are in a directory, copies that are being made aside."""
+    names = [each.name.rpartition("-") for each in path.iterdir() if each.is_dir()]
+    return {(topic, int(number)) for topic, _, number in names if number.isdigit()}
 
 
 def fill(path: Path) -> None:

@@ -18,6 +18,7 @@ import random
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -144,6 +145,10 @@ class Trial:
         """Return how many records the group has been given."""
         return sum(self._group.ends().values())
 
+    def directory(self, number: int, place: Place) -> Path:
+        """Return the log directory of a replica; may be overridden."""
+        return self.cluster.brokers[number].data
+
     def _acks(self, place: Place) -> int:
         return len(self.history.acknowledged(place)) // 3
 
@@ -190,8 +195,8 @@ class Trial:
         for place, records in found.items():
             assert self._group.values(place) == records
         self.cluster.stop_all()
-        data = {number: broker.data for number, broker in self.cluster.brokers.items()}
         for place in self.places:
+            data = {number: self.directory(number, place) for number in self.cluster.brokers}
             assert differences(data, place) == []
         for number, broker in self.cluster.brokers.items():
             assert "Traceback" not in broker.stderr_path.read_text(), f"broker {number}"

@@ -137,6 +137,34 @@ def test_the_command_moves_and_waits(two_disks: LocalCluster, capsys: pytest.Cap
     assert values(two_disks, "by-hand") == {each: [str(n) for n in range(50)] for each in range(2)}
 
 
+def test_a_full_disk_among_others_is_named_and_the_broker_stays_ready(
+    two_disks: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = two_disks.directories_of(1)
+    broker = two_disks.broker(1)
+    address = broker.addresses.metrics if broker.addresses is not None else None
+    assert address is not None
+    broker.log_directories.directories[1].storage.is_full = True
+    assert get_json(address, "/healthz")[1]["log_directories"] == {str(first): "online", str(second): "full"}
+    status, ready = get_json(address, "/readyz")
+    (finding,) = ready["findings"]
+    assert (status, finding["code"]) == (200, "disk-full")
+    assert f"{second} is full" in finding["what"]
+    assert finding["fix"].endswith(f"ottla cluster move-replicas 1 TOPIC --to {first}")
+    scraped = scrape(address)
+    assert scraped.value("ottla_disk_full", directory=str(first)) == 0
+    assert scraped.value("ottla_disk_full", directory=str(second)) == 1
+    assert scraped.value("ottla_disk_free_bytes", directory=str(second)) > 0
+    with pytest.raises(SystemExit):
+        run(["cluster", "health", "-b", two_disks.bootstrap_servers])
+    assert f"{second} is full" in capsys.readouterr().out
+    broker.log_directories.directories[0].storage.is_full = True
+    assert get_json(address, "/readyz")[0] == 503
+    for each in broker.log_directories.directories:
+        each.storage.is_full = False
+    assert get_json(address, "/healthz")[0] == 200
+
+
 def test_a_disk_that_fails_takes_its_replicas_offline_and_not_the_broker(two_disks: LocalCluster) -> None:
     two_disks.create_topic("halved", 4)
     assert produce(two_disks, "halved", range(4), 5) == []
@@ -150,7 +178,11 @@ def test_a_disk_that_fails_takes_its_replicas_offline_and_not_the_broker(two_dis
     addresses = broker.addresses
     assert addresses is not None
     assert addresses.metrics is not None
-    assert get_json(addresses.metrics, "/healthz")[0] == 200
+    status, health = get_json(addresses.metrics, "/healthz")
+    assert (status, list(health["log_directories"].values())) == (
+        503,
+        ["online", "offline: writing: Input/output error"],
+    )
     status, ready = get_json(addresses.metrics, "/readyz")
     assert (status, next(each["code"] for each in ready["findings"])) == (200, "log-directory-offline")
     assert [each.error is None for each in admin_directories(two_disks)] == [True, False]

@@ -212,7 +212,7 @@ def test_a_full_disk_is_not_healthy_and_not_ready() -> None:
         assert (status, said["healthy"], said["log_directory"]) == (503, False, "full")
         assert get_json(at, "/readyz")[0] == 503
         scraped = scrape(at)
-        assert scraped.value("ottla_disk_full") == 1
+        assert sum(value for (name, _), value in scraped.items() if name == "ottla_disk_full") == 1
         assert scraped.value("ottla_health_findings", code="disk-full") == 1
         full.broker(1).log_directories.directories[0].storage.is_full = False
         assert get_json(at, "/healthz")[0] == 200

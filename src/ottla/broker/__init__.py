@@ -6,7 +6,7 @@ Reading order:
     settings           the settings of each part, from the configuration
     addresses          ports, advertised addresses, addresses of other brokers
     data_directory     the data directory before the logs are opened; stray logs
-    full_disk          gives up leadership while the disk is full
+    full_disk          gives up leadership of what is on a full disk
     run                the broker as a process: event loop, signals, exit code
     zookeeper_server   a ZooKeeper server for clusters on one machine
 """

@@ -236,8 +236,7 @@ class Broker:
         self.log_directories = prepared.log_directories(
             self.disk, self.clock, node_id, image.cluster_id, known
         )
-        storages = [each.storage for each in self.log_directories.directories]
-        self._full_disks = FullDisks(self.disk, storages, self.controller.set_draining)
+        self._full_disks = FullDisks(self.disk, self.log_directories, self.cluster, self.controller.set_full)
         self.flusher = Flusher()
         self.replicator = Replicator(
             node_id,

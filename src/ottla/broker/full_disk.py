@@ -1,19 +1,25 @@
-"""Give up leadership while the disk is full, and take part again once there is space (decision 32).
+"""Let others lead what is on a full disk, and take part again once there is space (decisions 32 and 300).
 
-An append that fails with ENOSPC or EDQUOT reports it. The broker then drains: it leaves the in-sync replicas
-and the controller elects other leaders, so that producers wait neither for this leader nor for its copies. It
-still serves reads and follows. Once a second it writes a probe file: only a write is subject to the disk, the
-quota and the file system in the same way as an append.
+An append that fails with ENOSPC or EDQUOT reports the log directory. If others of this broker have space, it
+publishes the replicas in the full one: they leave the in-sync replicas, and the controller elects other
+leaders for them. If none has, the whole broker drains. So producers wait neither for these leaders nor for
+these copies. Reads are still served, and followers follow. Once a second a probe file is written in each full
+directory: only a write is subject to the disk, the quota and the file system in the same way as an append.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
+from ottla.broker.offline_directories import topic_ids_of
 from ottla.log.disk import Disk
+from ottla.log.log_directories import LogDirectories
 from ottla.log.storage import Storage
+from ottla.metadata.registration import GroupedReplicas, group_replicas
+from ottla.metadata.state import ClusterState
 
 logger = logging.getLogger(__name__)
 
@@ -23,25 +29,38 @@ ROOM_BYTES = 4 << 20
 PROBE = ".room"
 
 
+class Publish(Protocol):
+    """Publishes what others shall lead: everything of this broker (`draining`), or these replicas."""
+
+    def __call__(self, *, draining: bool, replicas: GroupedReplicas) -> Awaitable[None]:
+        """Publish it."""
+        ...
+
+
 class FullDisks:
-    """Watches all log directories: leadership moves away while one of them is full."""
+    """Watches all log directories: leadership moves away from those that are full."""
 
     def __init__(
-        self, disk: Disk, storages: Sequence[Storage], set_draining: Callable[[bool], Awaitable[None]]
+        self, disk: Disk, directories: LogDirectories, cluster: ClusterState, publish: Publish
     ) -> None:
-        self._storages = storages
-        self._set_draining = set_draining
-        self._watchers = [FullDisk(disk, each.path, self._set, self._on_space(each)) for each in storages]
-        for storage, watcher in zip(storages, self._watchers, strict=True):
-            storage.on_disk_full = watcher.notice
+        self._directories = directories
+        self._cluster = cluster
+        self._publish = publish
+        self._watchers: list[FullDisk] = []
+        for each in directories.directories:
+            watcher = FullDisk(disk, each.storage, self._publish_full)
+            each.storage.on_disk_full = watcher.notice
+            self._watchers.append(watcher)
 
-    @staticmethod
-    def _on_space(storage: Storage) -> Callable[[], None]:
-        return lambda: setattr(storage, "is_full", False)
-
-    async def _set(self, _: bool) -> None:
-        """Drain while a directory is full; one that is offline has no leaders."""
-        await self._set_draining(any(each.is_full and each.offline_reason is None for each in self._storages))
+    async def _publish_full(self) -> None:
+        """Publish what is in full directories; in one that is offline is nothing that could lead."""
+        full = self._directories.full
+        if not full or self._directories.is_any_writable:
+            partitions = [each for directory in full for each in directory.logs]
+            replicas = group_replicas(topic_ids_of(self._cluster.image, partitions))
+            await self._publish(draining=False, replicas=replicas)
+        else:
+            await self._publish(draining=True, replicas=())
 
     async def start(self) -> None:
         """Begin to watch."""
@@ -55,23 +74,13 @@ class FullDisks:
 
 
 class FullDisk:
-    """Watches one log directory; `set_draining(True)` moves leadership away, False allows it again.
+    """Watches one log directory; `publish` is called every second while it is full, and when that ends."""
 
-    `on_space` is called when there is space again.
-    """
-
-    def __init__(
-        self,
-        disk: Disk,
-        path: str,
-        set_draining: Callable[[bool], Awaitable[None]],
-        on_space: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, disk: Disk, storage: Storage, publish: Callable[[], Awaitable[None]]) -> None:
         self._disk = disk
-        self._path = path
-        self._probe = f"{path}/{PROBE}"
-        self._set_draining = set_draining
-        self._on_space = on_space
+        self._storage = storage
+        self._probe = f"{storage.path}/{PROBE}"
+        self._publish = publish
         self._noticed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -92,19 +101,24 @@ class FullDisk:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _watch(self) -> None:
+        path = self._storage.path
         while True:
             await self._noticed.wait()
-            logger.warning("the disk of %s is full: others lead in this broker's place", self._path)
-            await self._set_draining(True)
+            extra = {"event": "disk-full", "path": path}
+            logger.warning("the disk of %s is full: others lead the replicas in it", path, extra=extra)
+            await self._publish()
             while not await asyncio.to_thread(self._has_room):
                 await asyncio.sleep(PROBE_EVERY_S)
-                await self._set_draining(True)  # there may have been nobody else before
+                await self._publish()  # replicas were moved, or there was nobody else who could lead
             self._noticed.clear()
-            self._on_space()
-            logger.info("the disk of %s has room again", self._path)
-            await self._set_draining(False)
+            self._storage.is_full = False
+            extra = {"event": "disk-has-room", "path": path}
+            logger.info("the disk of %s has room again", path, extra=extra)
+            await self._publish()
 
     def _has_room(self) -> bool:
+        if self._storage.offline_reason is not None:
+            return False
         try:
             self._disk.write_file(self._probe, bytes(ROOM_BYTES), sync=False)
         except OSError:

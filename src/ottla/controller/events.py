@@ -1,7 +1,7 @@
 """What the controller decided, as log lines: one for each event. Pure.
 
     broker-registered, broker-fenced, broker-draining, broker-unregistered
-    leader-elected (clean or unclean), partition-offline
+    leader-elected (clean or unclean), partition-offline, disk-full, disk-has-room
     topic-created, topic-deleted, partitions-added, config-changed
     reassignment-started, reassignment-ended
 
@@ -13,6 +13,7 @@ of partitions logs the first MAX_LINES of a kind, and how many more.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -81,6 +82,7 @@ def events(old: ClusterImage, new: ClusterImage) -> Iterator[Event]:
         yield Event("topic-deleted", f"topic {topic.name} deleted", fields={"topic": topic.name})
     for topic in changes.created:
         yield _created(topic)
+    yield from _disks(old, changes.changed)
     for topic in changes.changed:
         yield from _partitions(old.topics[topic.name], topic)
     for kind, name in sorted(changes.configs):
@@ -113,7 +115,7 @@ def _brokers(old: ClusterImage, new: ClusterImage) -> Iterator[Event]:
             else:
                 yield Event("broker-registered", text, INFO, fields)
         if after.shutting_down and not after.fenced and (before is None or not before.shutting_down):
-            text = f"broker {node_id} drains: it is stopping, or its disk is full"
+            text = f"broker {node_id} drains: it is stopping, or its disks are full"
             yield Event("broker-draining", text, INFO, fields)
     for node_id in old.brokers.keys() - new.brokers.keys():
         text = f"broker {node_id} unregistered"
@@ -124,6 +126,22 @@ def _created(topic: TopicImage) -> Event:
     number = len(topic.partitions)
     text = f"topic {topic.name} created, partitions {number}, replication factor {topic.replication_factor}"
     return Event("topic-created", text, fields={"topic": topic.name, "partitions": number})
+
+
+def _disks(old: ClusterImage, changed: Iterable[TopicImage]) -> Iterator[Event]:
+    """Yield an event for each broker that has one of several log directories full, or no longer."""
+    filled, emptied = Counter[int](), Counter[int]()
+    for topic in changed:
+        for before, after in zip(old.topics[topic.name].partitions, topic.partitions, strict=False):
+            if before.full != after.full:
+                filled.update(set(after.full) - set(before.full))
+                emptied.update(set(before.full) - set(after.full))
+    for node_id, number in filled.items():
+        text = f"broker {node_id}: a log directory is full: others lead what it has of {number} partitions"
+        yield Event("disk-full", text, WARNING, {"broker": node_id, "partitions": number})
+    for node_id, number in emptied.items():
+        text = f"broker {node_id}: replicas of {number} partitions are no longer in a full log directory"
+        yield Event("disk-has-room", text, INFO, {"broker": node_id, "partitions": number})
 
 
 def _partitions(old: TopicImage, new: TopicImage) -> Iterator[Event]:

@@ -81,10 +81,16 @@ class Membership:
             lost_replicas=(),
         )
 
-    async def set_draining(self, aside: bool = True) -> None:
-        """Request that other brokers lead this broker's partitions, or allow it to lead again."""
-        if self._registration.wants_shutdown != aside:
-            await self.register(replace(self._registration, wants_shutdown=aside))
+    async def set_draining(self) -> None:
+        """Request that other brokers lead this broker's partitions, because it is stopping."""
+        if not self._registration.wants_shutdown:
+            await self.register(replace(self._registration, wants_shutdown=True))
+
+    async def set_full(self, *, draining: bool, replicas: GroupedReplicas) -> None:
+        """Request that other brokers lead all partitions of this broker, or these, because disks are full."""
+        wanted = replace(self._registration, wants_shutdown=draining, full_replicas=replicas)
+        if wanted != self._registration:
+            await self.register(wanted)
 
     async def set_offline_replicas(self, replicas: GroupedReplicas) -> None:
         """Publish the replicas whose log directory is offline: others lead them."""

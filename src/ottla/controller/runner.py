@@ -193,10 +193,12 @@ class Controller:
         except (TimeoutError, MetadataError):
             pass  # it stops all the same; the end of its session has the same effect
 
-    async def set_draining(self, aside: bool) -> None:
-        """Let others lead this broker's partitions, if possible; or allow it to lead again."""
-        if not aside or self._others_can_lead:
-            await self._members.set_draining(aside)
+    async def set_full(self, *, draining: bool, replicas: GroupedReplicas) -> None:
+        """Let others lead, if possible: this broker's partitions (`draining`), or those in full directories;
+        or allow it to lead them again.
+        """
+        if not draining or self._others_can_lead:
+            await self._members.set_full(draining=draining, replicas=replicas)
 
     async def set_offline_replicas(self, replicas: GroupedReplicas) -> None:
         """Report the replicas whose log directory is offline, so that others lead them."""

@@ -185,6 +185,20 @@ class LogDirectories:
         """Return whether no directory is left that can be written."""
         return all(each.storage.offline_reason is not None for each in self.directories)
 
+    @property
+    def full(self) -> list[LogDirectory]:
+        """Return the directories that are online and full."""
+        return [
+            each for each in self.directories if each.storage.is_full and each.storage.offline_reason is None
+        ]
+
+    @property
+    def is_any_writable(self) -> bool:
+        """Return whether one of the directories is online and not full."""
+        return any(
+            each.storage.offline_reason is None and not each.storage.is_full for each in self.directories
+        )
+
     def take_offline(self, storage: Storage) -> list[TopicPartition]:
         """Record that a directory has failed; return its replicas."""
         found = [

@@ -74,7 +74,8 @@ class PartitionImage:
     `replicas` contains the new replicas (`adding`) and the old ones (`removing`). `lost_directories` are
     replicas, with the ids of their former log directories, that restarted with another directory and have not
     been in sync since: they are empty, or outdated (decision 0078). `failed` are replicas whose broker may be
-    alive, but not the log directory with this log (decision 0210).
+    alive, but not the log directory with this log (decision 0210); the log directory of those in `full` has
+    no space: they serve reads, and others lead (decision 0300).
     """
 
     index: int
@@ -89,6 +90,7 @@ class PartitionImage:
     removing: tuple[int, ...] = ()
     lost_directories: tuple[tuple[int, str], ...] = ()
     failed: tuple[int, ...] = ()
+    full: tuple[int, ...] = ()
 
     def offline(self, reachable: Container[int]) -> tuple[int, ...]:
         """Return the replicas that are not reachable, or whose log directory failed."""

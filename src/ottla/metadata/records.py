@@ -124,6 +124,7 @@ class PartitionCreated:
     removing: tuple[int, ...] = ()
     lost_directories: tuple[tuple[int, str], ...] = ()
     failed: tuple[int, ...] = ()
+    full: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,7 @@ class PartitionChanged:
     removing: tuple[int, ...] = ()
     lost_directories: tuple[tuple[int, str], ...] = ()
     failed: tuple[int, ...] = ()
+    full: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +306,7 @@ _FROM_JSON: dict[str, Callable[[Any], Any]] = {
     "removing": tuple,
     "renewers": tuple,
     "failed": tuple,
+    "full": tuple,
     "other_directories": tuple,
     "lost_directories": lambda pairs: tuple((node_id, directory_id) for node_id, directory_id in pairs),
     "entity": lambda parts: tuple((kind, name) for kind, name in parts),

@@ -4,7 +4,8 @@ It is stored as JSON (in ZooKeeper: the data of the broker's ephemeral node):
 
     {"v":1,"endpoints":[["PLAINTEXT","10.0.0.1",9092,"PLAINTEXT"]],"rack":"eu-1a","incarnation_id":"...",
      "directory_id":"...","after_unclean_stop":false,"may_have_lost_records":true,"seems_whole":false,
-     "wants_shutdown":false,"other_directories":[],"lost_replicas":[],"offline_replicas":[["<topic id>",[0]]]}
+     "wants_shutdown":false,"other_directories":[],"lost_replicas":[],"offline_replicas":[["<topic id>",[0]]],
+     "full_replicas":[]}
 
 A field with a default may be added; a reader ignores unknown fields, so that brokers of two versions can form
 one cluster during an upgrade.
@@ -58,13 +59,15 @@ class BrokerRegistration:
     seems_whole: bool = False
     """Whether they nevertheless seem complete: only the disk failed, and the machine kept running."""
     wants_shutdown: bool = False
-    """Whether it requests that its leaderships are moved, because it is stopping or its disk is full."""
+    """Whether it requests that its leaderships are moved, because it is stopping or its disks are full."""
     other_directories: tuple[str, ...] = ()
     """The ids of its other data directories, those that are offline included."""
     lost_replicas: GroupedReplicas = ()
     """Replicas of which this start found no log in a directory that the cluster knows as this broker's."""
     offline_replicas: GroupedReplicas = ()
     """Replicas whose log is in a directory that failed, or that was not there at the start."""
+    full_replicas: GroupedReplicas = ()
+    """Replicas whose log is in a directory that is full, while others of this broker have space."""
 
     @property
     def directories(self) -> frozenset[str]:
@@ -96,7 +99,7 @@ def decode_registration(payload: bytes) -> BrokerRegistration:
         known = {name: value for name, value in values.items() if name in _NAMES}
         known["endpoints"] = tuple(Endpoint(*each) for each in known.get("endpoints", ()))
         known["other_directories"] = tuple(known.get("other_directories", ()))
-        for name in ("lost_replicas", "offline_replicas"):
+        for name in ("lost_replicas", "offline_replicas", "full_replicas"):
             known[name] = tuple((topic_id, tuple(indexes)) for topic_id, indexes in known.get(name, ()))
         return BrokerRegistration(**known)
     except (ValueError, TypeError, AttributeError) as error:

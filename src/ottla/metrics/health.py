@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ottla.api.support.health_facts import quick_facts, write_facts
+from ottla.api.support.health_facts import ONLINE, quick_facts, write_facts
 from ottla.api.support.health_findings import BrokerFinding, findings, is_ready
 from ottla.metrics.http_server import Response
 from ottla.metrics.view import BrokerView
@@ -14,21 +14,17 @@ STARTING, RUNNING, STOPPING = "starting", "running", "stopping"
 
 
 def health(view: BrokerView | None, phase: str, loop_lag_s: float) -> Response:
-    """Return the liveness response: 200 while a disk can be written, 503 if none can or one is full."""
-    state = "online"
-    if view is not None:
-        disks = quick_facts(view.services).disks
-        if all(each.offline_reason is not None for each in disks):
-            state = f"offline: {disks[0].offline_reason}"
-        elif any(each.is_full for each in disks):
-            state = "full"
+    """Return the liveness response: 200 while every log directory can be written, otherwise 503."""
+    disks = [] if view is None else quick_facts(view.services).disks
+    state = next((each.state for each in disks if each.state != ONLINE), ONLINE)
     body = {
-        "healthy": state == "online",
+        "healthy": state == ONLINE,
         "phase": phase,
         "log_directory": state,
+        "log_directories": {each.path: each.state for each in disks},
         "event_loop_lag_seconds": round(loop_lag_s, 6),
     }
-    return _answer(body, state == "online")
+    return _answer(body, state == ONLINE)
 
 
 async def readiness(view: BrokerView | None, phase: str) -> Response:

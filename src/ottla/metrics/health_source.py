@@ -21,7 +21,6 @@ async def health(view: BrokerView, samples: Samples) -> list[BrokerFinding]:
     put(own_metrics.ROLLED_BACK, facts.metadata.rolled_back_to >= 0)
     put(own_metrics.SESSION, facts.metadata.has_session)
     put(own_metrics.STALLED, facts.partitions.stalled.count)
-    put(own_metrics.DISK_FULL, any(each.is_full for each in facts.disks))
     put(own_metrics.AWAITING_DIRECTORY, facts.partitions.awaiting_directory.count)
     put(own_metrics.STUCK_GROUPS, facts.stuck_groups.count)
     put(own_metrics.HANGING, facts.hanging_transactions.count)
@@ -31,8 +30,9 @@ async def health(view: BrokerView, samples: Samples) -> list[BrokerFinding]:
     events = view.services.partitions.events
     put(own_metrics.LOST_RECORDS, events.lost_records)
     put(own_metrics.TRUNCATIONS, events.truncations_of_committed)
-    fullest = min(facts.disks, key=lambda each: each.free_share)
-    if fullest.size_bytes >= 0:
-        put(own_metrics.DISK_FREE, fullest.free_bytes)
-        put(own_metrics.DISK_SIZE, fullest.size_bytes)
+    for disk in facts.disks:
+        put(own_metrics.DISK_FULL, disk.is_full, disk.path)
+        if disk.size_bytes >= 0:
+            put(own_metrics.DISK_FREE, disk.free_bytes, disk.path)
+            put(own_metrics.DISK_SIZE, disk.size_bytes, disk.path)
     return found

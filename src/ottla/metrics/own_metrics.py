@@ -98,9 +98,9 @@ LOOP_LAG_MAX = gauge(
 
 FLUSHES = counter("ottla_log_flushes_total", "Times a log was flushed to disk.")
 LOG_BYTES = gauge("ottla_log_bytes", "Bytes of all logs of this broker.")
-DISK_FULL = gauge("ottla_disk_full", "1 while the disk of the data directory is full.")
-DISK_FREE = gauge("ottla_disk_free_bytes", "Free bytes on the file system of the data directory.")
-DISK_SIZE = gauge("ottla_disk_size_bytes", "Size of the file system of the data directory.")
+DISK_FULL = gauge("ottla_disk_full", "1 while the disk of a log directory is full.", "directory")
+DISK_FREE = gauge("ottla_disk_free_bytes", "Free bytes on the file system of a log directory.", "directory")
+DISK_SIZE = gauge("ottla_disk_size_bytes", "Size of the file system of a log directory.", "directory")
 REPLICA_LAG = gauge(
     "ottla_replica_lag_records", "Records that the slowest follower of a partition led here is behind."
 )

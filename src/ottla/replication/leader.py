@@ -94,8 +94,8 @@ class LeaderState:
         self.partition = partition
         self.leader_epoch = image.leader_epoch
         self.replica_count = len(image.replicas)
-        self._failed = image.failed
-        """Replicas whose log directory is offline, though their brokers may be alive."""
+        self._on_bad_disks = (*image.failed, *image.full)
+        """Replicas whose log directory is offline or full, though their brokers are alive."""
         self.isr_state = InSyncReplicas(
             environment.node_id,
             partition.log.log_end_offset,
@@ -197,8 +197,8 @@ class LeaderState:
     def _eligible(self) -> dict[int, int]:
         """Return the followers that may join the ISR, with their broker epochs."""
         followers: Collection[int] = self.isr_state.followers
-        if self._failed:
-            followers = [each for each in followers if each not in self._failed]
+        if self._on_bad_disks:
+            followers = [each for each in followers if each not in self._on_bad_disks]
         return self._environment.eligible(followers)
 
     def _low_watermark(self) -> int:
@@ -305,7 +305,8 @@ class LeaderState:
 
     def update(self, image: PartitionImage) -> None:
         """Apply the controller's replicas and ISR, in this leader epoch."""
-        is_changed, self._failed = self._failed != image.failed, image.failed
+        bad_disks = (*image.failed, *image.full)
+        is_changed, self._on_bad_disks = self._on_bad_disks != bad_disks, bad_disks
         self.replica_count = len(image.replicas)
         is_changed |= self.isr_state.update(
             image.replicas, image.isr, image.partition_epoch, self._environment.now_ms()

@@ -23,10 +23,16 @@ class Watched:
         self.disk = SimDisk()
         self.disk.make_dir(PATH)
         self.asked: list[bool] = []
-        self.watch = FullDisk(self.disk, PATH, self._stand_aside)
+        self.storage = Storage(self.disk, PATH)
+        self.watch = FullDisk(self.disk, self.storage, self._publish)
+        self.storage.on_disk_full = self.watch.notice
 
-    async def _stand_aside(self, aside: bool) -> None:
-        self.asked.append(aside)
+    def fail(self) -> None:
+        """Let an append find no space."""
+        self.storage.append_failed("appending", OSError(errno.ENOSPC, "full"))
+
+    async def _publish(self) -> None:
+        self.asked.append(self.storage.is_full)
 
 
 def test_a_broker_stands_aside_until_there_is_room() -> None:
@@ -37,7 +43,7 @@ def test_a_broker_stands_aside_until_there_is_room() -> None:
         await asyncio.sleep(5)
         assert scene.asked == []
         scene.disk.capacity_bytes = ROOM_BYTES - 1
-        scene.watch.notice()
+        scene.fail()
         await asyncio.sleep(5)
         assert scene.asked[0]
         assert False not in scene.asked
@@ -56,7 +62,7 @@ def test_a_disk_that_is_full_again_is_noticed_again() -> None:
     async def main() -> None:
         await scene.watch.start()
         for _ in range(2):
-            scene.watch.notice()
+            scene.fail()
             await asyncio.sleep(1)
         assert scene.asked == [True, False, True, False]
         await scene.watch.stop()
@@ -74,6 +80,24 @@ def test_what_a_killed_process_left_is_cleared_up() -> None:
 
     SimLoop(1).run(main())
     assert scene.disk.list_dir(PATH) == []
+
+
+def test_a_directory_that_fails_while_it_is_full_is_not_written_any_more() -> None:
+    scene = Watched()
+
+    async def main() -> None:
+        await scene.watch.start()
+        scene.disk.capacity_bytes = 0
+        scene.fail()
+        await asyncio.sleep(2)
+        scene.storage.take_offline("writing: Input/output error")
+        await asyncio.sleep(1)
+        scene.disk.heal()
+        await asyncio.sleep(3)
+        assert False not in scene.asked
+        await scene.watch.stop()
+
+    SimLoop(1).run(main())
 
 
 @pytest.mark.parametrize(

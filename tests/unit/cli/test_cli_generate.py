@@ -273,6 +273,6 @@ def test_every_alert_links_to_a_runbook_that_exists_and_names_its_instance(ottla
         assert "sum(" not in rule.expression or rule.name == "OttlaNoController"
     said = ottla("generate", "prometheus", "--alerts", "--runbooks", "https://wiki/ottla").out.decode()
     assert "runbook_url: https://wiki/ottla#a-disk-is-full" in said.replace('"', "")
-    assert "{{ $labels.instance }}: The disk is full" in said
+    assert "{{ $labels.instance }}: The disk of {{ $labels.directory }} is full" in said
     open_rule = next(each for each in prometheus.rules_for(60) if each.name == "OttlaTransactionOpen")
     assert "0.5 * ottla_transaction_max_timeout_seconds" in open_rule.expression

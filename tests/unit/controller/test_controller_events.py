@@ -90,6 +90,15 @@ def test_an_offline_partition_is_an_error() -> None:
     assert (offline.fields["topic"], offline.fields["partition"]) == ("orders", 0)
 
 
+def test_a_full_log_directory_is_one_line_for_its_broker() -> None:
+    (full,) = happened(changed(full=(2,), isr=(1, 3)))
+    assert (full.name, full.level) == ("disk-full", logging.WARNING)
+    assert full.fields == {"broker": 2, "partitions": 1}
+    before = image(changed(full=(2,), isr=(1, 3)))
+    (ended,) = happened(changed(isr=(1, 3)), before=before)
+    assert (ended.name, ended.fields) == ("disk-has-room", {"broker": 2, "partitions": 1})
+
+
 def test_an_isr_change_is_not_an_election() -> None:
     assert happened(changed(isr=(1, 2), partition_epoch=1)) == []
 

@@ -1,4 +1,4 @@
-"""Brokers with two log directories: one fails, is missing at a start, or is replaced."""
+"""Brokers with two log directories: one is full, fails, is missing at a start, or is replaced."""
 
 from __future__ import annotations
 
@@ -145,9 +145,70 @@ def test_one_of_several_directories_may_go_without_a_loss(gone: str) -> None:
     assert not cluster.partition.lost_directories
 
 
+def test_a_full_directory_moves_the_leader_and_ends_by_itself() -> None:
+    cluster = cluster_of(1, 2, 3, min_insync=2)
+    cluster.report(1, full_replicas=ORDERS)
+    assert cluster.shape == (2, (2, 3), ())
+    assert (cluster.partition.full, cluster.partition.offline({1, 2, 3})) == ((1,), ()), "it serves reads"
+    assert isinstance(cluster.alter(2, 3, 1), IneligibleReplica)
+    cluster.report(1, full_replicas=())
+    assert cluster.partition.full == ()
+    cluster.alter(2, 3, 1)
+    assert cluster.shape == (2, (2, 3, 1), ())
+
+
+def test_a_full_directory_does_not_touch_other_partitions_of_the_broker() -> None:
+    cluster = cluster_of(1, 2, 3, min_insync=2)
+    before = cluster.partition
+    cluster.report(1, full_replicas=group_replicas([(TOPIC_ID, 5), (UUID(int=8), 0)]))
+    assert cluster.partition is before
+    assert cluster.image.brokers[1].can_lead
+
+
+def test_a_leader_in_a_full_directory_stays_while_nobody_else_can_lead() -> None:
+    cluster = cluster_of(1, 2, min_insync=1)
+    cluster.kill(2)
+    cluster.report(1, full_replicas=ORDERS)
+    assert cluster.shape == (1, (1,), ())
+    cluster.begin(2)
+    cluster.alter(1, 2)
+    assert cluster.partition.leader == 2
+
+
+def test_full_directories_everywhere_keep_the_isr() -> None:
+    cluster = cluster_of(1, 2, 3, min_insync=2)
+    for node_id in (1, 2):
+        cluster.report(node_id, full_replicas=ORDERS)
+    assert cluster.shape == (3, (3,), (2,)), "2 has everything, 1 has not"
+    cluster.report(3, full_replicas=ORDERS)
+    assert cluster.shape == (3, (3,), (2,))
+    cluster.report(2, full_replicas=())
+    cluster.kill(3)
+    assert cluster.shape == (2, (2,), (3,))
+
+
+def test_a_stopping_broker_does_not_wait_for_a_replica_in_a_full_directory() -> None:
+    cluster = cluster_of(1, 2, min_insync=1)
+    cluster.report(1, full_replicas=ORDERS)
+    cluster.report(2, full_replicas=ORDERS)
+    leader = cluster.partition.leader
+    cluster.ask_to_stop(leader)
+    assert not machine.has_leaders_to_move(cluster.image, leader)
+
+
+def test_a_dead_broker_with_a_full_directory_starts_without_that_mark() -> None:
+    cluster = cluster_of(1, 2, 3, min_insync=2)
+    cluster.report(1, full_replicas=ORDERS)
+    cluster.kill(1)
+    assert cluster.partition.full == (1,)
+    cluster.begin(1)
+    assert cluster.partition.full == ()
+
+
 def test_the_records_keep_it() -> None:
     cluster = cluster_of(1, 2, min_insync=1)
     cluster.report(1, offline_replicas=ORDERS)
+    cluster.report(2, full_replicas=ORDERS)
     lines = [encode_record(each) for each in cluster.image.records()]
     again = EMPTY.apply([decode_record(each) for each in lines])
     assert again.partition(*AT) == cluster.partition
@@ -157,7 +218,11 @@ def test_the_records_keep_it() -> None:
 def test_a_registration_with_replicas_is_read_as_it_was_written() -> None:
     many = [(UUID(int=9), 3), (UUID(int=9), 1), (UUID(int=10), 0)]
     registration = BrokerRegistration(
-        HERE, directory_id="d", other_directories=("e",), offline_replicas=group_replicas(many)
+        HERE,
+        directory_id="d",
+        other_directories=("e",),
+        offline_replicas=group_replicas(many),
+        full_replicas=group_replicas(many[:1]),
     )
     assert decode_registration(encode_registration(registration)) == registration
     assert set(ungroup_replicas(registration.offline_replicas)) == set(many)

@@ -127,8 +127,11 @@ async def test_a_short_cut_delays_the_word_but_does_not_lose_it(bench: Bench) ->
 
 async def test_who_stood_aside_may_lead_again(bench: Bench) -> None:
     await bench.members.register(READY)
-    await bench.members.set_draining()
-    await bench.members.set_draining(False)
+    await bench.members.set_full(draining=True, replicas=())
+    assert bench.said == replace(READY, wants_shutdown=True)
+    await bench.members.set_full(draining=False, replicas=(("t", (0,)),))
+    assert bench.said == replace(READY, full_replicas=(("t", (0,)),))
+    await bench.members.set_full(draining=False, replicas=())
     assert bench.said == READY
 
 

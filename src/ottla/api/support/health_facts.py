@@ -25,6 +25,8 @@ STUCK_GROUP_MS = 300_000
 """A group with members, unread records and no commit for this long is stuck."""
 ENDING_MS = 60_000
 """A transaction whose markers are not written after this long hangs."""
+ONLINE = "online"
+"""The state of a disk that can be written."""
 MAX_NAMED = 20
 """How many partitions, groups and transactions are named."""
 
@@ -55,9 +57,11 @@ class DiskFacts:
     failed_replicas: Tally = field(default_factory=Tally)
 
     @property
-    def free_share(self) -> float:
-        """Return the free share of the disk; 1 if it is unknown."""
-        return self.free_bytes / self.size_bytes if self.size_bytes > 0 else 1.0
+    def state(self) -> str:
+        """Return "online", "full", or "offline" with the reason."""
+        if self.offline_reason is not None:
+            return f"offline: {self.offline_reason}"
+        return "full" if self.is_full else ONLINE
 
 
 @dataclass(slots=True)

@@ -7,11 +7,13 @@ them.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ottla.api.support.health_facts import BrokerFacts, DiskFacts, Tally
+from ottla.api.support.health_facts import ONLINE, BrokerFacts, DiskFacts, Tally
 from ottla.common.units import GIB
 
 WRONG, WARNING = "wrong", "warning"
@@ -126,20 +128,25 @@ def _ensemble(facts: BrokerFacts) -> Iterator[BrokerFinding]:
 
 
 def _disk(facts: BrokerFacts) -> Iterator[BrokerFinding]:
-    are_all_offline = all(each.offline_reason is not None for each in facts.disks)
+    is_any_writable = any(each.state == ONLINE for each in facts.disks)
     for each in facts.disks:
-        yield from _one_disk(facts, each, are_all_offline=are_all_offline)
+        yield from _one_disk(facts, each, is_any_writable=is_any_writable)
 
 
-def _one_disk(facts: BrokerFacts, disk: DiskFacts, *, are_all_offline: bool) -> Iterator[BrokerFinding]:
+def _one_disk(facts: BrokerFacts, disk: DiskFacts, *, is_any_writable: bool) -> Iterator[BrokerFinding]:
     if disk.offline_reason is not None:
         what = f"the log directory {disk.path} is offline: {disk.offline_reason}"
-        fix = "check the disk (dmesg), then restart the broker"
-        yield BrokerFinding("log-directory-offline", WRONG, what, fix, blocks_ready=are_all_offline)
-    if disk.is_full:
-        what = f"the disk of {disk.path} is full: the broker refuses writes and gives up leadership"
+        was_full = os.strerror(errno.ENOSPC) in disk.offline_reason  # when the broker started
+        fix = f"{'free space' if was_full else 'check the disk (dmesg)'}, then restart the broker"
+        yield BrokerFinding("log-directory-offline", WRONG, what, fix, blocks_ready=not is_any_writable)
+    elif disk.is_full:
+        who = "other brokers lead its replicas" if is_any_writable else "others lead instead"
+        what = f"the disk of {disk.path} is full: it takes no writes, and {who} where they can"
         fix = "free space, or shorten retention: ottla topic alter TOPIC --set retention.bytes=N"
-        yield BrokerFinding("disk-full", WRONG, what, fix, blocks_ready=True)
+        if is_any_writable:
+            other = next(each.path for each in facts.disks if each.state == ONLINE)
+            fix += f", or: ottla cluster move-replicas {facts.node_id} TOPIC --to {other}"
+        yield BrokerFinding("disk-full", WRONG, what, fix, blocks_ready=not is_any_writable)
     elif 0 <= disk.free_bytes * 100 < disk.size_bytes * facts.disk_warning_percent:
         share = 100 * disk.free_bytes / disk.size_bytes
         what = f"{share:.1f} % ({disk.free_bytes / GIB:,.1f} GiB) of the disk of {disk.path} is free"

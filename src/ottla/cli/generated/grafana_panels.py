@@ -229,7 +229,9 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "Memory of requests", ((f"ottla_request_memory_bytes{{{BROKER}}}", "{{instance}}"),), "bytes"
             ),
             Panel("Logs", ((f"ottla_log_bytes{{{BROKER}}}", "{{instance}}"),), "bytes"),
-            Panel("Free disk", ((f"ottla_disk_free_bytes{{{BROKER}}}", "{{instance}}"),), "bytes"),
+            Panel(
+                "Free disk", ((f"ottla_disk_free_bytes{{{BROKER}}}", "{{instance}} {{directory}}"),), "bytes"
+            ),
             Panel(
                 "Transactions",
                 (

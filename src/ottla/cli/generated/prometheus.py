@@ -190,7 +190,7 @@ DISK_RULES = (
         "ottla_disk_full > 0",
         "0m",
         CRITICAL,
-        "The disk is full: the broker refuses writes and gives up leadership.",
+        "The disk of {{ $labels.directory }} is full: writes to it are refused, other brokers lead.",
         "a-disk-is-full",
     ),
     Rule(
@@ -198,7 +198,7 @@ DISK_RULES = (
         "ottla_disk_free_bytes / ottla_disk_size_bytes < 0.1",
         "10m",
         WARNING,
-        "Less than 10 % of the disk is free.",
+        "Less than 10 % of the disk of {{ $labels.directory }} is free.",
         "a-disk-is-full",
     ),
     Rule(
@@ -206,7 +206,7 @@ DISK_RULES = (
         "predict_linear(ottla_disk_free_bytes[6h], 86400) < 0",
         "1h",
         WARNING,
-        "The disk will be full within a day at the current rate.",
+        "The disk of {{ $labels.directory }} will be full within a day at the current rate.",
         "a-disk-is-full",
     ),
 )

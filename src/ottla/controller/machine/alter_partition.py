@@ -89,6 +89,8 @@ def _check(image: ClusterImage, node_id: int, change: IsrChange, partition: Part
             _check_newcomer(image, node)
             if node in partition.failed:
                 raise IneligibleReplica(f"the log directory of broker {node} with this replica is offline")
+            if node in partition.full:
+                raise IneligibleReplica(f"the log directory of broker {node} with this replica is full")
         _check_epoch(image, node, epoch)
 
 

@@ -14,7 +14,7 @@ than configured get more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID
@@ -49,7 +49,12 @@ from ottla.metadata.records import (
     PartitionChanged,
     ProducerIdsAllocated,
 )
-from ottla.metadata.registration import BrokerRegistration, SessionInfo, ungroup_replicas
+from ottla.metadata.registration import (
+    BrokerRegistration,
+    GroupedReplicas,
+    SessionInfo,
+    ungroup_replicas,
+)
 from ottla.protocol.errors import BrokerIdNotRegistered, InvalidRequest
 
 
@@ -123,49 +128,63 @@ def sync_sessions(
     """
     live = {each.node_id: each for each in sessions if each.registration.endpoints}
     brokers = list(_broker_records(image, live))
-    failed = FailedReplicas(live)
+    disks = ReportedDisks(live)
     if not brokers:
-        return Decision(tuple(resolve_partitions(image, config, failed=failed)), (None,))
+        return Decision(tuple(resolve_partitions(image, config, disks=disks)), (None,))
     after = image.apply(brokers)
     restarts = _restart_info(image, brokers, live)
-    settled: list[MetadataRecord] = [*resolve_partitions(after, config, restarts, failed)]
+    settled: list[MetadataRecord] = [*resolve_partitions(after, config, restarts, disks)]
     if after.brokers.keys() > image.brokers.keys():
         settled += extend_internal_topics(after.apply(settled), config)
     return Decision((*brokers, *settled), (None,))
 
 
-class FailedReplicas:
-    """The replicas that live brokers report to be in log directories that are offline."""
+class ReportedDisks:
+    """The replicas that live brokers report to be in log directories that are offline or full."""
 
     def __init__(self, live: Mapping[int, SessionInfo]) -> None:
         self._live = live
-        self._nodes: dict[tuple[UUID, int], set[int]] = {}
-        for node_id, session in live.items():
-            for replica in ungroup_replicas(session.registration.offline_replicas):
-                self._nodes.setdefault(replica, set()).add(node_id)
+        self._failed = _nodes_by_replica((each, live[each].registration.offline_replicas) for each in live)
+        self._full = _nodes_by_replica((each, live[each].registration.full_replicas) for each in live)
 
     def update(self, topic_id: UUID, partition: PartitionImage) -> PartitionImage:
-        """Return the partition with the replicas that failed; of a dead broker nothing new is known."""
-        reported = self._nodes.get((topic_id, partition.index)) if self._nodes else None
-        if reported is None and not partition.failed:
+        """Return the partition with the replicas on bad disks; of a dead broker nothing new is known."""
+        at = (topic_id, partition.index)
+        failed = self._merged(partition, partition.failed, self._failed.get(at, ()))
+        full = self._merged(partition, partition.full, self._full.get(at, ()))
+        if (failed, full) == (partition.failed, partition.full):
             return partition
-        kept = {each for each in partition.failed if each not in self._live}
-        failed = tuple(each for each in partition.replicas if each in kept or each in (reported or ()))
-        return partition if failed == partition.failed else replace(partition, failed=failed)
+        return replace(partition, failed=failed, full=full)
+
+    def _merged(
+        self, partition: PartitionImage, known: tuple[int, ...], reported: Collection[int]
+    ) -> tuple[int, ...]:
+        if not (known or reported):
+            return ()
+        kept = {each for each in known if each not in self._live}
+        return tuple(each for each in partition.replicas if each in kept or each in reported)
+
+
+def _nodes_by_replica(reports: Iterable[tuple[int, GroupedReplicas]]) -> dict[tuple[UUID, int], set[int]]:
+    found: dict[tuple[UUID, int], set[int]] = {}
+    for node_id, replicas in reports:
+        for replica in ungroup_replicas(replicas):
+            found.setdefault(replica, set()).add(node_id)
+    return found
 
 
 def resolve_partitions(
     image: ClusterImage,
     config: BrokerConfig,
     restarts: RestartInfo = NO_RESTART,
-    failed: FailedReplicas | None = None,
+    disks: ReportedDisks | None = None,
 ) -> Iterator[PartitionChanged]:
     """Yield the changes to partitions that follow from the brokers of the image."""
     inputs_by_topic = ElectionInputsByTopic(image, config)
     for topic in image.topics.values():
         inputs = inputs_by_topic.of(topic.name)
         for partition in topic.partitions:
-            wanted = partition if failed is None else failed.update(topic.topic_id, partition)
+            wanted = partition if disks is None else disks.update(topic.topic_id, partition)
             mine = restarts.at(topic.topic_id, partition.index)
             if wanted is partition and needs_no_change(partition, inputs, mine):
                 continue
@@ -221,7 +240,8 @@ def has_leaders_to_move(image: ClusterImage, node_id: int) -> bool:
         return True
     staying = {each.node_id for each in image.brokers.values() if each.can_lead}
     return any(
-        partition.leader == node_id and not staying.isdisjoint(partition.isr)
+        partition.leader == node_id
+        and not staying.difference(partition.failed, partition.full).isdisjoint(partition.isr)
         for topic in image.topics.values()
         for partition in topic.partitions
     )

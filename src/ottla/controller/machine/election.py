@@ -14,7 +14,8 @@ A replica that returned with another log directory is empty or outdated: its dis
 mounted. It is in none of these lists until it has caught up with a leader. If it was the last leader, the
 partition has no leader until it returns with its former directory, or an operator decides (decision 0078).
 
-A replica whose log directory is offline is treated as one whose broker is (`failed`, decision 0210).
+A replica whose log directory is offline is treated as one whose broker is (`failed`, decision 0210), and one
+whose log directory is full as one whose broker is shutting down (`full`, decision 0300).
 
 A leader epoch begins whenever the leader changes, or its process was killed and restarted: it has lost its
 high watermark, and possibly the end of its log.
@@ -69,12 +70,14 @@ class ElectionInputs:
     directories: Mapping[int, frozenset[str]] = field(default_factory=dict)
     """The ids of each broker's log directories, if they are known."""
 
-    def without_failed(self, partition: PartitionImage) -> ElectionInputs:
-        """Return the inputs for a partition: a replica on a failed disk is as dead as its broker would be."""
-        if not partition.failed:
+    def for_disks_of(self, partition: PartitionImage) -> ElectionInputs:
+        """Return the inputs for a partition: a replica on a failed disk counts as dead, one on a full disk as
+        shutting down.
+        """
+        if not (partition.failed or partition.full):
             return self
-        failed = frozenset(partition.failed)
-        return replace(self, alive=self.alive - failed, staying=self.staying - failed)
+        alive = self.alive.difference(partition.failed)
+        return replace(self, alive=alive, staying=(self.staying & alive).difference(partition.full))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ def resolve_partition(
     `wanted` is `old` with another ISR, other replicas or another leader. An unchanged partition is returned
     as `old`.
     """
-    inputs = inputs.without_failed(wanted)
+    inputs = inputs.for_disks_of(wanted)
     wanted = finish_reassignment(without_lost(wanted, restarts.lost), inputs)
     eligible = _eligible(old, wanted, inputs, restarts.lost)
     doubted = _candidates_after_disk_failure(old, wanted, inputs, restarts)
@@ -145,6 +148,7 @@ def resolve_partition(
             (each, lost_now[each]) for each in wanted.replicas if each in lost_now and each not in isr
         ),
         failed=_only(wanted.failed, wanted.replicas),
+        full=_only(wanted.full, wanted.replicas),
     )
     return old if settled == old else replace(settled, partition_epoch=old.partition_epoch + 1)
 
@@ -162,6 +166,7 @@ def needs_no_change(partition: PartitionImage, inputs: ElectionInputs, restarts:
         and restarts.renewed.isdisjoint(isr)
         and not partition.lost_directories
         and not partition.failed
+        and not partition.full
         and (not restarts.replaced or restarts.replaced.keys().isdisjoint(partition.replicas))
     )
 
@@ -175,7 +180,7 @@ def without_lost(partition: PartitionImage, lost: frozenset[int]) -> PartitionIm
 
 def without_offline(partition: PartitionImage, inputs: ElectionInputs) -> PartitionImage:
     """Return the partition whose ISR is alive, and not shutting down if any member is not."""
-    inputs = inputs.without_failed(partition)
+    inputs = inputs.for_disks_of(partition)
     if inputs.staying.issuperset(partition.isr):
         return partition
     alive = tuple(each for each in partition.isr if each in inputs.alive)
@@ -377,7 +382,7 @@ def balance_leaders(image: ClusterImage, config: BrokerConfig) -> Decision[int]:
 
 
 def _elected(partition: PartitionImage, kind: int, inputs: ElectionInputs) -> PartitionImage:
-    inputs = inputs.without_failed(partition)
+    inputs = inputs.for_disks_of(partition)
     if kind == ElectionType.PREFERRED:
         preferred = preferred_leader(partition)
         if partition.leader == preferred:

@@ -92,7 +92,7 @@ def replaced_disk_is_whole() -> list[Patch]:
 
 def failed_disk_leads() -> list[Patch]:
     """A replica on a failed disk may lead and be in sync, as long as its broker is alive."""
-    return [(election.ElectionInputs, "without_failed", lambda inputs, partition: inputs)]
+    return [(election.ElectionInputs, "for_disks_of", lambda inputs, partition: inputs)]
 
 
 DISK_BUGS: dict[str, Callable[[], list[Patch]]] = {

@@ -11,8 +11,8 @@ What a power cut does
 - A directory's creations, renames and removals since its last fsync_dir: the first few of them
   happened, in order, the rest did not.
 
-Faults on demand: `capacity_bytes` makes writes run short and then fail with ENOSPC; `fail` makes the
-next calls of one kind fail with an errno.
+Faults on demand: `capacity_bytes`, or `limit` for one directory, makes writes run short and then fail with
+ENOSPC; `fail` makes the next calls of one kind fail with an errno.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class SimFile:
     def write_at(self, position: int, data: Bytes) -> None:
         """Write all of `data`, or as much as fits and raise ENOSPC."""
         self._check("write")
-        fits = min(len(data), self._disk.room_for(len(self._file.data), position))
+        fits = min(len(data), self._disk.room_for(self._path, len(self._file.data), position))
         end = position + fits
         if position > len(self._file.data):
             self._file.data.extend(bytes(position - len(self._file.data)))
@@ -187,6 +187,7 @@ class SimDisk:
         self.forgets_boots = False
         """Whether every kill looks like a power cut, as where the kernel has no ids for mounts."""
         self._root = SimFolder()
+        self._limits: dict[str, int] = {}
         self._former: dict[str, SimFolder] = {}
         self._locks: set[str] = set()
         self._faults: list[_Fault] = []
@@ -207,9 +208,14 @@ class SimDisk:
                 fault.times -= 1
                 raise OSError(fault.code, os.strerror(fault.code), path)
 
+    def limit(self, path: str, room_bytes: int = 0) -> None:
+        """Let only so many more bytes fit in one directory, as if it were a disk of its own."""
+        self._limits[path] = self.used_bytes(path) + room_bytes
+
     def heal(self) -> None:
-        """Drop all faults and the capacity."""
+        """Drop all faults and capacities."""
         self._faults.clear()
+        self._limits.clear()
         self.capacity_bytes = None
 
     def kill(self) -> None:
@@ -242,15 +248,25 @@ class SimDisk:
                 self._root = former
         self._former.clear()
 
-    def used_bytes(self) -> int:
-        """Return the size of all files together."""
-        return size_of(self._root)
+    def used_bytes(self, path: str = "") -> int:
+        """Return the size of all files together, or of those in one directory."""
+        return size_of(self._dir(path))
 
-    def room_for(self, size: int, position: int) -> int:
-        """Return how many bytes can be written at `position` of a file of `size` bytes."""
-        if self.capacity_bytes is None:
+    def room_for(self, path: str, size: int, position: int) -> int:
+        """Return how many bytes can be written at `position` of this file of `size` bytes."""
+        if self.capacity_bytes is None and not self._limits:
             return 1 << 62
-        return max(0, self.capacity_bytes - self.used_bytes()) + max(0, size - position)
+        return self._free_bytes(path) + max(0, size - position)
+
+    def _free_bytes(self, path: str) -> int:
+        size = self.capacity_bytes if self.capacity_bytes is not None else 1 << 40
+        free = [size - self.used_bytes()]
+        free += [
+            limit - self.used_bytes(at)
+            for at, limit in self._limits.items()
+            if f"{path}/".startswith(f"{at}/")
+        ]
+        return max(0, min(free))
 
     def contents(self, path: str) -> bytearray:
         """Return a file's contents themselves, for tests to damage."""
@@ -348,8 +364,7 @@ class SimDisk:
 
     def volume_bytes(self, path: str) -> tuple[int, int]:
         """Return the capacity and what is left of it."""
-        size = self.capacity_bytes or 1 << 40
-        return size, max(0, size - self.used_bytes())
+        return self.capacity_bytes or 1 << 40, self._free_bytes(path)
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Take an exclusive lock on a file, creating it."""

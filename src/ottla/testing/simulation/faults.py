@@ -118,6 +118,7 @@ class FaultMaker:
             "full disk": (self._fill_disk, lambda f: self._node(f).disk.heal()),
             "broken disk": (self._break_disk, self._repair_disk),
             "disk replaced": (self._replace_disk, self._start),
+            "one disk full": (self._fill_one_disk, lambda f: self._node(f).disk.heal()),
             "one disk dead": (self._break_one_disk, self._repair_disk),
             "one disk missing": (self._miss_one_disk, self._repair_disk),
             "one disk replaced": (self._replace_one_disk, self._start),
@@ -269,6 +270,9 @@ class FaultMaker:
         disk = self._node(fault).disk
         disk.capacity_bytes = disk.used_bytes() + self._cluster.loop.chance.randint(0, 2_000)
 
+    def _fill_one_disk(self, fault: Fault) -> None:
+        self._node(fault).disk.limit(self._one_directory(fault), self._cluster.loop.chance.randint(0, 2_000))
+
     def _break_disk(self, fault: Fault) -> None:
         kind = self._cluster.loop.chance.choice(("write", "fsync"))
         self._node(fault).disk.fail(kind, errno.EIO, path_part=self._topic)
@@ -407,6 +411,7 @@ WEIGHTS = {
     "elect leaders": 1,
     "connections exhausted": 1,
     "starve": 0,
+    "one disk full": 0,
     "one disk dead": 0,
     "one disk missing": 0,
     "one disk replaced": 0,

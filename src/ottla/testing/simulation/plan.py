@@ -140,7 +140,7 @@ TWO_DISKS = {"log.dirs": "/data/{host},/data/{host}-b", "offsets.topic.num.parti
 
 
 def make_disks_plan(seed: int, nodes: int | None = None) -> Plan:
-    """Draw a plan for brokers with two log directories, one of which dies, is missing, or is replaced."""
+    """Draw a plan for brokers with two log directories: one is full, dies, is missing, or is replaced."""
     plan = make_plan(seed, nodes)
     chance = Random(f"disks {seed}")
     faults = [
@@ -164,6 +164,10 @@ def make_disks_plan(seed: int, nodes: int | None = None) -> Plan:
             faults.append(
                 Fault(chance.uniform(0.5, 5.5), 0.1, "move replicas", chance.choice((1, 2, LEADER)))
             )
+    full = Random(f"one disk full {seed}")
+    for _ in range(full.randint(0, 2)):
+        node = full.choice((LEADER, LEADER, FOLLOWER, CONTROLLER))
+        faults.append(Fault(full.uniform(0.4, 4.0), full.uniform(0.3, 3.0), "one disk full", node))
     return replace(
         plan,
         partitions=chance.choice((2, 3, 4)),
