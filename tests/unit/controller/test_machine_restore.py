@@ -8,6 +8,7 @@ from ottla.controller.machine import restore_metadata
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import (
     AclCreated,
+    BrokerChanged,
     BrokerRegistered,
     ClientQuotaChanged,
     ClusterCreated,
@@ -93,6 +94,14 @@ def test_a_topic_that_was_deleted_in_the_cluster_gets_another_id():
     twice = deleted.apply(restore_metadata(deleted, again, CONFIG).records, 3)
     assert twice.topics["orders"].topic_id not in (ORDERS, UUID(int=3))
     assert twice.topics["more"].topic_id == UUID(int=3)
+
+
+def test_ids_are_not_kept_while_a_broker_is_away_which_may_have_the_log_of_an_earlier_restore():
+    once, _ = restored(cluster(7, 8, 9))
+    deleted = once.apply([TopicDeleted(ORDERS), BrokerChanged(9, 9, fenced=True, shutting_down=False)])
+    assert restored(deleted)[0].topics["orders"].topic_id != ORDERS
+    back = deleted.apply([BrokerChanged(9, 9, fenced=False, shutting_down=False)])
+    assert restored(back)[0].topics["orders"].topic_id == ORDERS
 
 
 def test_other_brokers_get_the_replicas_as_far_as_there_are_enough():

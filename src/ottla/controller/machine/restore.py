@@ -1,11 +1,11 @@
 """Decisions about a backup: create what it has and the cluster has not.
 
 What exists is left as it is, unless the request says to overwrite it: an interrupted restore can be repeated.
-In a new cluster, topics keep their ids. A topic that was deleted in the cluster gets another one: a broker
-that was away at that time still has its log, and with the same id would take it for that of the new topic,
-with other records at the same offsets and in the same leader epochs. Replicas are placed as in the backup if
-the cluster has all of those brokers, otherwise anew. Brokers, the controller and the topics of the brokers
-themselves are not restored: the cluster has its own.
+In a new cluster with all of its brokers, topics keep their ids. A topic that was deleted in the cluster gets
+another one: a broker that was away at that time still has its log, and with the same id would take it for
+that of the new topic, with other records at the same offsets and in the same leader epochs. Replicas are
+placed as in the backup if the cluster has all of those brokers, otherwise anew. Brokers, the controller and
+the topics of the brokers themselves are not restored: the cluster has its own.
 """
 
 from __future__ import annotations
@@ -97,10 +97,13 @@ class _Restoring:
         self._backup = backup
         self._config = config
         self._overwrite = overwrite
-        self._keeps_ids = image.cluster_id != backup.cluster_id and not any(
-            image.topic_by_id(each.topic_id) for each in backup.topics.values()
+        self._keeps_ids = (
+            image.cluster_id != backup.cluster_id
+            and not any(image.topic_by_id(each.topic_id) for each in backup.topics.values())
+            and not any(each.fenced for each in image.brokers.values())
         )
-        """Whether no broker can have a log of the backup's topics."""
+        """Whether no broker can have a log of the backup's topics: an earlier restore created them, they were
+        deleted, and a broker has been away since."""
 
     def topics(self) -> Found:
         """Create topics and missing partitions."""
