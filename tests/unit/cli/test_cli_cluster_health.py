@@ -83,6 +83,12 @@ def test_a_restart_is_safe_while_enough_others_are_in_sync() -> None:
     assert check_restart(short, 3).is_safe  # it is the one that is missing
 
 
+def test_a_broker_with_a_full_disk_is_not_restarted_since_it_would_not_start() -> None:
+    full = {"code": "disk-full", "severity": "wrong", "what": "the disk is full", "fix": "", "subjects": []}
+    found = examine(cluster(WELL), {"orders": 2}, reports(report(2, findings=[full])))
+    assert check_restart(found, 2).reasons == ["broker 2: the disk is full"]
+
+
 def test_what_no_waiting_helps_is_a_note() -> None:
     found = examine(cluster(WELL, (2, (2,), (2,))), {"orders": 2}, reports())
     checked = check_restart(found, 2)

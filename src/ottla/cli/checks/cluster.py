@@ -24,9 +24,8 @@ async def check_health(options: ClientOptions) -> AsyncIterator[Finding]:
         yield Finding("cluster", FAILED, str(error), "see: ottla cluster health")
         return
     for each in found.findings:
-        where = "" if each.broker is None or each.code == "broker-down" else f"broker {each.broker}: "
         subjects = f" ({', '.join(each.subjects[:3])}{', ...' if len(each.subjects) > 3 else ''})"
-        what = f"{where}{each.what}{subjects if each.subjects else ''}"
+        what = f"{each.where}{each.what}{subjects if each.subjects else ''}"
         yield Finding(each.code, FAILED if each.severity == WRONG else WARNING, what, each.fix)
     if not found.findings:
         partitions = len(found.info.partitions)

@@ -10,7 +10,7 @@ import click
 
 from ottla.cli.support.output import count, print_table
 from ottla.client.admin.cluster_admin import ClusterInfo, MoveInfo
-from ottla.client.admin.cluster_health import BROKER_DOWN, WARNING, WRONG, ClusterFinding, Examination
+from ottla.client.admin.cluster_health import WARNING, WRONG, ClusterFinding, Examination
 from ottla.common.ids import TopicPartition
 
 SHOWN = 20
@@ -36,8 +36,7 @@ def print_examination(found: Examination) -> None:
 
 def _print_finding(found: ClusterFinding) -> None:
     """Print what, the subjects, and what to type."""
-    where = "" if found.broker is None or found.code == BROKER_DOWN else f"broker {found.broker}: "
-    click.echo(click.style(f"{where}{found.what}", fg=COLOURS[found.severity]))
+    click.echo(click.style(f"{found.where}{found.what}", fg=COLOURS[found.severity]))
     for each in found.subjects[:SHOWN]:
         click.echo(f"  {each}")
     if len(found.subjects) > SHOWN:

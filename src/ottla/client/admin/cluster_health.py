@@ -95,6 +95,11 @@ class ClusterFinding:
     broker: int | None = None
     subjects: tuple[str, ...] = ()
 
+    @property
+    def where(self) -> str:
+        """Return the broker that it is about, as a prefix for `what`; empty if that names it."""
+        return "" if self.broker is None or self.code == BROKER_DOWN else f"broker {self.broker}: "
+
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {
@@ -271,7 +276,8 @@ class RestartCheck:
 
 def check_restart(found: Examination, broker: int) -> RestartCheck:
     """Return whether writes with acks=all and all leaders survive the restart of a broker."""
-    reasons = [each.what for each in found.findings if each.severity == WRONG and _is_general(each, broker)]
+    against = [each for each in found.findings if each.severity == WRONG and _is_against(each, broker)]
+    reasons = [f"{each.where}{each.what}" for each in against]
     too_few, unavoidable = [], []
     for at, partition in found.info.partitions.items():
         replicas = found.info.target(at)
@@ -297,9 +303,13 @@ def check_restart(found: Examination, broker: int) -> RestartCheck:
     return RestartCheck(broker, reasons, notes)
 
 
-def _is_general(found: ClusterFinding, broker: int) -> bool:
-    """Return whether a finding speaks against the restart of any broker, and not for that of this one."""
-    if found.broker == broker and found.code not in ("writes-stalled", "no-metadata-store"):
+AGAINST_OWN_RESTART = ("writes-stalled", "no-metadata-store", "disk-full")
+"""What a restart of the broker itself does not end. On a full disk it does not start."""
+
+
+def _is_against(found: ClusterFinding, broker: int) -> bool:
+    """Return whether a finding speaks against the restart of this broker."""
+    if found.broker == broker and found.code not in AGAINST_OWN_RESTART:
         return False
     return found.code not in ("under-replicated", "under-min-isr")
 
