@@ -65,6 +65,8 @@ class Watcher:
     notify: Callable[[], None]
     context: Context = field(default_factory=copy_context)
     """The context of the broker that watches, not of the one that made the change."""
+    connected: Callable[[], None] = lambda: None
+    """Called after each new connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ class MemoryServer:
         self._expiries.pop(node_id).cancel()
         for session in self._unnotified.pop(node_id, ()):
             _lose(session)
+        self._reconnect(node_id)
         healed.set()
         for watcher in (*self._log_watchers, *self._session_watchers):
             if watcher.node_id == node_id:
@@ -159,7 +162,14 @@ class MemoryServer:
         self.terms = snapshot.terms
         for live in tuple(self._live.values()):
             self.expire(live.session)
+        for node_id in {each.node_id for each in self._log_watchers} - self._cut.keys():
+            self._reconnect(node_id)
         self._notify(self._log_watchers)
+
+    def _reconnect(self, node_id: int | None) -> None:
+        for watcher in self._log_watchers:
+            if watcher.node_id == node_id:
+                watcher.context.run(watcher.connected)
 
     def silent_ms(self, node_id: int | None) -> int:
         """Return for how long a broker has been disconnected; 0 if it is connected."""
@@ -439,8 +449,10 @@ class MemoryStore:
         self.server.compact(version, records, controller_epoch)
 
     def watch(self, watcher: Callable[[int], None]) -> Callable[[], None]:
-        """Call `watcher(version)` after each append; return a function that stops it."""
-        notice = Watcher(self.node_id, lambda: watcher(self.server.version))
+        """Call `watcher(version)` after each append, and `watcher(0)` after each new connection; return a
+        function that stops it.
+        """
+        notice = Watcher(self.node_id, lambda: watcher(self.server.version), connected=lambda: watcher(0))
         return self._watching(self.server.watch_log(notice))
 
     def contact(self) -> StoreContact:

@@ -92,8 +92,8 @@ class MetadataFollower:
         self.on_rolled_back: Callable[[], None] = lambda: None
         """Called immediately when the store turns out to have gone back."""
         self._newest_entry: MetadataEntry | None = None
-        self._is_doubtful = False
-        """Whether to check that the store has the history of this broker."""
+        self._doubts = self._dispelled = 0
+        """How often the store may have been replaced, and how often that was found not to be so."""
         self._terms: Terms = ()
         """The controller terms, up to that of the current image."""
         self._terms_epoch = 0
@@ -139,6 +139,11 @@ class MetadataFollower:
         async with self._lock:
             await self._state.publish(self._state.image)
 
+    @property
+    def _is_doubtful(self) -> bool:
+        """Return whether to check that the store has the history of this broker."""
+        return self._doubts != self._dispelled
+
     async def catch_up(self) -> None:
         """Read the entries after the current image now."""
         async with self._lock:
@@ -178,25 +183,37 @@ class MetadataFollower:
 
         Raise StoreRolledBack if it has an older state, or another history.
         """
-        self._is_doubtful = True
+        self._doubts += 1
         await self.catch_up()
 
     async def _read(self, version: int) -> list[MetadataEntry]:
         """Return the entries after `version`; note whether the store has gone back."""
+        if self.rolled_back is None and not self._is_doubtful:
+            entries = await self._store.read(version)
+            if not self._is_doubtful:
+                return entries
         try:
-            if self.rolled_back is None and not self._is_doubtful:
-                return await self._store.read(version)
-            entries = await self._read_same_history(version)
+            entries = await self._read_verified(version)
         except StoreRolledBack as error:
             self._refuse(error)
             raise
-        self._is_doubtful = False
         if self.rolled_back is not None:
             self.rolled_back = None
             logger.info(
                 "the metadata store has the state of this broker again", extra={"event": "rolled-back"}
             )
         return entries
+
+    async def _read_verified(self, version: int) -> list[MetadataEntry]:
+        """Read from a store that has the history of this broker, and is not replaced meanwhile."""
+        while True:
+            doubts = self._doubts
+            self._newest = version  # what another store told does not count
+            self._check_behind()
+            entries = await self._read_same_history(version)
+            self._dispelled = doubts
+            if not self._is_doubtful:
+                return entries
 
     async def _read_same_history(self, version: int) -> list[MetadataEntry]:
         entries = await self._store.read(max(0, version - 1))
@@ -234,7 +251,7 @@ class MetadataFollower:
     def _on_append(self, version: int) -> None:
         self._newest = max(self._newest, version)
         if version < self._state.image.version:
-            self._is_doubtful = True
+            self._doubts += 1
         self._wake.set()
         self._check_behind()
 

@@ -200,7 +200,10 @@ class MetadataStore(Protocol):
         ...
 
     def watch(self, watcher: Callable[[int], None]) -> Callable[[], None]:
-        """Call `watcher(version)` on the loop after each append; return a function that stops it."""
+        """Call `watcher(version)` on the loop after each append; return a function that stops it.
+
+        After a new connection to the store it is `watcher(0)` first: the store may have been replaced.
+        """
         ...
 
     def contact(self) -> StoreContact:

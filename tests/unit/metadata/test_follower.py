@@ -154,6 +154,39 @@ async def test_a_store_that_went_back_is_refused_until_the_newest_state_is_there
     assert bench.follower.rolled_back is None
 
 
+async def test_a_longer_history_that_replaced_the_store_meanwhile_is_not_applied(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "ROLLED_BACK_RETRY_S", 0.005)
+    await bench.become_controller()
+    await bench.append(1)
+    await bench.sees(1)
+    newest = bench.server.snapshot()
+    foreign = Bench()
+    session = await foreign.writer.open_session(1)
+    foreign.epoch = await foreign.writer.stand_for_election(session)
+    for number in range(50, 60):
+        await foreign.append(number)
+    refused = asyncio.Event()
+    bench.follower.on_rolled_back = refused.set
+    bench.server.cut(2)
+    bench.server.restore(foreign.server.snapshot())
+    bench.server.heal(2)
+    async with asyncio.timeout(5):
+        await refused.wait()
+    assert bench.state.image.next_producer_id == 1
+    published = asyncio.Event()
+    bench.state.subscribe(lambda _, __: published.set())
+    bench.server.restore(newest)
+    async with asyncio.timeout(5):
+        await published.wait()
+    assert bench.follower.rolled_back is None
+    assert bench.follower.behind_ms == 0, "the versions of the other store count no more"
+    await bench.become_controller()
+    await bench.append(3)
+    await bench.sees(3)
+
+
 async def test_another_history_of_the_same_length_is_refused(bench: Bench) -> None:
     await bench.append(1)
     old = bench.server.snapshot()

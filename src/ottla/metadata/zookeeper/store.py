@@ -134,7 +134,9 @@ class ZooKeeperStore:
         await self._log.replace(version, records, controller_epoch)
 
     def watch(self, watcher: Callable[[int], None]) -> Callable[[], None]:
-        """Call `watcher(version)` on the loop after appends; return a function that stops it."""
+        """Call `watcher(version)` on the loop after appends, `watcher(0)` after each new connection; return a
+        function that stops it.
+        """
         self._log_watchers.append(watcher)
         return lambda: self._log_watchers.remove(watcher)
 
@@ -152,6 +154,8 @@ class ZooKeeperStore:
 
     def _on_connected(self, session_id: int) -> None:
         self._sessions.connected(session_id)
+        for watcher in tuple(self._log_watchers):
+            watcher(0)
         for watcher_task in (self._own_node, self._head, self._members):
             watcher_task.trigger()
 
