@@ -116,12 +116,19 @@ class LineReader:
     is_row: bool = False
     """Whether a line is a row of a table, as JSON."""
 
-    @property
-    def takes_values(self) -> bool:
-        """Whether each line is the value of a record, and there is nothing else in it."""
-        has_more = self.key is not None or self.key_separator is not None or bool(self.headers)
-        is_read = self.is_json or self.key_field is not None or self.encoder is not None
-        return not (has_more or self.empty_is_null or is_read)
+    def in_bulk(self, lines: list[bytes]) -> tuple[list[bytes], list[bytes] | None] | None:
+        """Return the values and keys of lines that need no object each; None if they do, or one is wrong."""
+        if self.is_json or self.key_field is not None or self.encoder is not None:
+            return None
+        if self.key_separator is None:
+            if self.empty_is_null and (not self.key or b"" in lines):
+                return None
+            return lines, None if self.key is None else [self.key.encode()] * len(lines)
+        separator = self.key_separator.encode()
+        keys, found, values = zip(*[line.partition(separator) for line in lines], strict=True)
+        if b"" in found or (self.empty_is_null and (b"" in keys or b"" in values)):
+            return None
+        return list(values), list(keys)
 
     def record(self, line: bytes) -> NewRecord:
         """Return the record; ValueError says what is wrong with the line."""
@@ -377,8 +384,12 @@ async def _send_all(
     number = read_bytes = 0
     try:
         async for some in lines:
-            if reader.takes_values:
-                await producer.send_values(topic, some, partition=reader.partition)
+            bulk = reader.in_bulk(some)
+            if bulk is not None:
+                values, keys = bulk
+                await producer.send_values(
+                    topic, values, keys=keys, partition=reader.partition, headers=reader.headers
+                )
                 number += len(some)
                 read_bytes += sum(map(len, some)) + len(some)
                 shown(read_bytes, producer.stats().records)

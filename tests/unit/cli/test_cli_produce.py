@@ -48,6 +48,22 @@ def test_empty_can_mean_null(ottla, peer):
     assert [(each.key, each.value) for each in stored(peer)] == [(b"a", None), (None, b"b")]
 
 
+def test_empty_keys_and_values_are_null_among_many_lines(ottla, peer):
+    peer.add_topic("orders")
+    lines = [b"a:1", b"b:2", b":3", b"c:", b"d:4"]
+    ottla("produce", "orders", "-K", ":", "-Z", "-H", "h=1", stdin=b"".join(line + b"\n" for line in lines))
+    assert [(each.key, each.value) for each in stored(peer)] == [
+        *((b"a", b"1"), (b"b", b"2"), (None, b"3"), (b"c", None), (b"d", b"4"))
+    ]
+    assert {each.headers for each in stored(peer)} == {(("h", b"1"),)}
+
+
+def test_one_key_for_all_lines(ottla, peer):
+    peer.add_topic("orders", 3)
+    ottla("produce", "orders", "-k", "alice", stdin=b"a\nb\nc\n")
+    assert [(each.key, each.value) for each in stored(peer)] == [(b"alice", v) for v in (b"a", b"b", b"c")]
+
+
 def test_headers_partition_acks_and_codec_are_passed_on(ottla, peer):
     topic = peer.add_topic("orders", 3)
     done = ottla("produce", "orders", "x", "-p", "2", "-H", "a=1=2", "-H", "b", "--acks", "1", "-z", "zstd")

@@ -251,6 +251,33 @@ async def test_values_go_to_the_named_partition(produce, peer):
     assert [each.value for each in peer.topics["orders"].partitions[2].records()] == [b"a", b"b"]
 
 
+async def test_values_with_keys_go_where_single_records_go(produce, peer):
+    peer.add_topic("orders", 3)
+    peer.add_topic("bulk", 3)
+    keys = [b"key %d" % (n % 40) for n in range(500)]
+    sent = [b"%d" % n for n in range(500)]
+    async with produce(batch_size=1_000, buffer_memory=4_000) as producer:
+        for key, value in zip(keys, sent, strict=True):
+            await producer.send("orders", value, key=key, headers=[("h", b"1")])
+        await producer.send_values("bulk", sent, keys=keys, headers=[("h", b"1")])
+
+    def stored(topic):
+        return [[each[2:] for each in log.records()] for log in peer.topics[topic].partitions]
+
+    assert [[row[1:] for row in rows] for rows in stored("bulk")] == [
+        [row[1:] for row in rows] for rows in stored("orders")
+    ]
+    assert sum(map(len, stored("bulk"))) == 500
+
+
+async def test_values_with_keys_go_to_the_named_partition(produce, peer):
+    peer.add_topic("orders", 3)
+    async with produce() as producer:
+        await producer.send_values("orders", [b"a", b"b"], keys=[b"1", b"2"], partition=2)
+    found = peer.topics["orders"].partitions[2].records()
+    assert [(each.key, each.value) for each in found] == [(b"1", b"a"), (b"2", b"b")]
+
+
 async def test_a_value_that_is_too_large_is_refused_and_those_before_it_are_sent(produce, peer):
     peer.add_topic("orders")
     async with produce(max_request_size=1_000) as producer:

@@ -3,7 +3,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from ottla.client.producer.partitioners import PARTITIONERS, fnv1a, murmur2, partition_of, partitioner_of
+from ottla.client.producer import murmur2 as murmur2_source
+from ottla.client.producer.partitioners import PARTITIONERS, fnv1a, partition_of, partitioner_of
+from ottla.protocol.records.compiled import compiled_twin
+
+TWIN = compiled_twin(murmur2_source)
+
+
+@pytest.fixture(params=["plain", "compiled"], scope="module")
+def module(request):
+    if request.param == "plain":
+        return murmur2_source
+    return TWIN or pytest.skip("the module is not compiled here: python tools/compile_modules.py")
 
 
 @pytest.mark.parametrize(
@@ -17,14 +28,25 @@ from ottla.client.producer.partitioners import PARTITIONERS, fnv1a, murmur2, par
         (b"abc", 479470107),
     ],
 )
-def test_murmur2_gives_the_hashes_of_the_java_client(key, expected):
-    assert murmur2(key) == expected & 0xFFFFFFFF
+def test_murmur2_gives_the_hashes_of_the_java_client(module, key, expected):
+    assert module.murmur2(key) == expected & 0xFFFFFFFF
 
 
 @given(st.binary(max_size=40))
 @settings(max_examples=200)
-def test_murmur2_agrees_with_kafka_python(key):
-    assert murmur2(key) == kafka_python_murmur2(key) & 0xFFFFFFFF
+def test_murmur2_agrees_with_kafka_python(module, key):
+    assert module.murmur2(key) == kafka_python_murmur2(key) & 0xFFFFFFFF
+
+
+def test_many_keys_are_divided_as_each_by_itself(module):
+    keys = [b"%d" % (number * number) for number in range(1_000)]
+    values = [b"value %d" % number for number in range(1_000)]
+    divided = module.by_partition(keys, values, 7)
+    for partition, (some_keys, some_values) in enumerate(divided):
+        assert {partition_of(key, 7) for key in some_keys} == {partition}
+        here = [value for key, value in zip(keys, values, strict=True) if partition_of(key, 7) == partition]
+        assert some_values == here
+    assert sum(len(some) for some, _ in divided) == 1_000
 
 
 @given(st.binary(max_size=20), st.integers(1, 1000))

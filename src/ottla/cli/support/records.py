@@ -24,6 +24,8 @@ import json
 import re
 import struct
 from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
+from json.encoder import encode_basestring
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
@@ -50,7 +52,8 @@ class JsonText(bytes):
     """Bytes that are JSON: a value that was decoded with its schema."""
 
 
-_quoted: Callable[[str], str] = json.JSONEncoder(ensure_ascii=False).encode
+_REMEMBERED_PARTITIONS = 1024
+_quoted = encode_basestring
 
 
 def _size(data: bytes | None) -> bytes:
@@ -190,12 +193,21 @@ def _spelled(field: str, spelling: str) -> Piece:
 def to_json(record: ConsumerRecord) -> bytes:
     """Return a record as one line of JSON."""
     topic, partition, offset, timestamp, _, key, value, headers, _ = record
-    written = f"[{','.join(f'[{_quoted(name)},{_json_of(each)}]' for name, each in headers)}]"
+    written = _json_headers(headers) if headers else "[]"
     line = (
-        f'{{"topic":{_quoted(topic)},"partition":{partition},"offset":{offset},"timestamp":{timestamp},'
-        f'"key":{_json_of(key)},"value":{_json_of(value)},"headers":{written if headers else "[]"}}}\n'
+        f'{_json_start(topic, partition)}{offset},"timestamp":{timestamp},'
+        f'"key":{_json_of(key)},"value":{_json_of(value)},"headers":{written}}}\n'
     )
     return line.encode(errors="backslashreplace")
+
+
+@lru_cache(maxsize=_REMEMBERED_PARTITIONS)
+def _json_start(topic: str, partition: int) -> str:
+    return f'{{"topic":{_quoted(topic)},"partition":{partition},"offset":'
+
+
+def _json_headers(headers: Sequence[tuple[str, bytes | None]]) -> str:
+    return f"[{','.join(f'[{_quoted(name)},{_json_of(each)}]' for name, each in headers)}]"
 
 
 def _json_of(data: bytes | None) -> str:

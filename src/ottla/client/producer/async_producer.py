@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import repeat
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,7 +13,8 @@ from ottla.client.admin.group_types import ConsumerGroupMetadata
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientClosed
 from ottla.client.metadata import PartitionInfo
-from ottla.client.producer.batch import Callback, Delivery, RecordMetadata, in_batches
+from ottla.client.producer.batch import Callback, Delivery, RecordMetadata
+from ottla.client.producer.bulk import Bulk
 from ottla.client.producer.core import ProducerCore, no_room
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.record_preparer import HeadersGiven, Prepared
@@ -128,24 +130,41 @@ class AsyncProducer:
             await asyncio.sleep(0)  # the sender gets its turn, however tight the caller's loop
         return delivery
 
-    async def send_values(self, topic: str, values: Sequence[bytes], *, partition: int | None = None) -> None:
-        """Queue many values at once, without keys and headers; wait only while the buffer is full.
+    async def send_values(
+        self,
+        topic: str,
+        values: Sequence[bytes],
+        *,
+        keys: Sequence[bytes] | None = None,
+        partition: int | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> None:
+        """Queue many values at once, each with its key if there are `keys`.
 
-        The same as `send` for each, but without an object for each: a failure is raised by the next `flush`
-        or `close`, and there is no delivery to await.
+        It waits only while the buffer is full. The same as `send` for each, but without an object for each: a
+        failure is raised by the next `flush` or `close`, and there is no delivery to await.
         """
-        core = self._running or self._core
-        if values and not core.intake.takes_values(topic, partition, values):
-            await self.send(topic, values[0], partition=partition)  # the topic may be a new one
-            values = values[1:]
-            if values and not core.intake.takes_values(topic, partition, values):
-                for value in values:
-                    await self.send(topic, value, partition=partition)
+        bulk = Bulk(values, keys, tuple(headers))
+        intake = (self._running or self._core).intake
+        if values and not intake.takes_bulk(topic, partition, bulk):
+            await self._send_each(topic, bulk.cut(0, 1), partition)  # the topic may be a new one
+            bulk = bulk.cut(1)
+            if bulk.values and not intake.takes_bulk(topic, partition, bulk):
+                await self._send_each(topic, bulk, partition)
                 return
-        for some, size_bytes in in_batches(values, self.options.batch_size):
+        for index, some in intake.divide_bulk(topic, partition, bulk) if bulk.values else ():
+            await self._send_bulk(topic, some, index)
+
+    async def _send_each(self, topic: str, bulk: Bulk, partition: int | None) -> None:
+        for value, key in zip(bulk.values, bulk.keys or repeat(None), strict=False):
+            await self.send(topic, value, key=key, headers=bulk.headers, partition=partition)
+
+    async def _send_bulk(self, topic: str, bulk: Bulk, partition: int | None) -> None:
+        core = self._running or self._core
+        for some, size_bytes in bulk.in_batches(self.options.batch_size):
             core.check()
             while (
-                batch := core.intake.take_values(topic, some, size_bytes, partition, core.sender.codec)
+                batch := core.intake.take_bulk(topic, some, size_bytes, partition, core.sender.codec)
             ) is None:
                 await next(iter(core.accumulator.unsettled)).settled()
                 core.check()

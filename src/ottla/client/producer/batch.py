@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ottla.client.errors import TimedOut
@@ -299,19 +297,3 @@ def size_of(key: bytes | None, value: bytes | None, headers: Any) -> int:
         for name, content in headers:
             size += len(name) * 3 + len(content or b"") + 10
     return size
-
-
-def in_batches(values: Sequence[bytes], batch_bytes: int) -> Iterator[tuple[Sequence[bytes], int]]:
-    """Yield values in groups that fit into a batch, or a value that is larger, and their sizes there."""
-    ends = list(accumulate(map(len, values)))
-    start = taken_bytes = 0
-    while start < len(values):
-        stop = bisect_right(
-            range(start + 1, len(values) + 1),
-            batch_bytes,
-            key=lambda end: ends[end - 1] - taken_bytes + (end - start) * MAX_OVERHEAD_BYTES,
-        )
-        stop = start + max(1, stop)
-        size_bytes = ends[stop - 1] - taken_bytes + (stop - start) * MAX_OVERHEAD_BYTES
-        yield values[start:stop], size_bytes
-        start, taken_bytes = stop, ends[stop - 1]

@@ -23,35 +23,25 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from struct import Struct
+from types import ModuleType
 
+from ottla.client.producer import murmur2 as _murmur2_source
 from ottla.common.ids import random_fraction
+from ottla.protocol.records.compiled import compiled_or_source
 
 Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 
 STICKY = "sticky"
 
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
 _REMEMBERED_KEYS = 8_192
-_WORDS = tuple(Struct(f"<{count}I") for count in range(17))
 
-
-def murmur2(data: bytes) -> int:
-    """Return the 32-bit murmur2 hash of `data`, with the seed that Kafka's clients use."""
-    size = len(data)
-    value = _SEED ^ size
-    count = size >> 2
-    words = _WORDS[count] if count < len(_WORDS) else Struct(f"<{count}I")
-    for word in words.unpack_from(data):
-        word = word * _M & _MASK
-        value = value * _M & _MASK ^ (word ^ word >> 24) * _M & _MASK
-    if size & 3:
-        value = (value ^ int.from_bytes(data[size & ~3 :], "little")) * _M & _MASK
-    value = (value ^ value >> 13) * _M & _MASK
-    return value ^ value >> 15
+_murmur2: ModuleType = compiled_or_source(_murmur2_source)
+murmur2: Callable[[bytes], int] = _murmur2.murmur2
+by_partition: Callable[[list[bytes], list[bytes], int], list[tuple[list[bytes], list[bytes]]]] = (
+    _murmur2.by_partition
+)
 
 
 @lru_cache(maxsize=_REMEMBERED_KEYS)

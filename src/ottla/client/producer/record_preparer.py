@@ -6,13 +6,14 @@ record is first prepared, then offered; an offer is refused while the buffer is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import index
 from typing import Any, NamedTuple
 
 from ottla.client.metadata import TopicInfo
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import Batch, Callback, Delivery, size_of
+from ottla.client.producer.bulk import Bulk
 from ottla.client.producer.interceptors import Interceptors, ProducerRecord
 from ottla.client.producer.options import ProducerOptions
 from ottla.client.producer.partition_queue import PartitionQueue
@@ -57,6 +58,11 @@ class Topic:
         self._available = [each.index for each in info.partitions.values() if each.leader >= 0]
         for queue in self._queues:
             queue.leader = info.partitions[queue.partition.partition].leader
+
+    @property
+    def partition_count(self) -> int:
+        """The number of partitions, as far as is known."""
+        return len(self._queues)
 
     def has(self, partition: int) -> bool:
         """Return whether there is such a partition, as far as is known."""
@@ -163,25 +169,34 @@ class RecordPreparer:
         record = (self._clock.wall_ms(), key, value, ())
         return self._accumulator.append(queue, record, size_bytes, callback)
 
-    def takes_values(self, topic: str, partition: int | None, values: Sequence[bytes]) -> bool:
-        """Return whether values need nothing but to be encoded, so that `take_values` may have them."""
+    def takes_bulk(self, topic: str, partition: int | None, bulk: Bulk) -> bool:
+        """Return whether records need nothing but to be encoded, so that `take_bulk` may have them."""
         options, target = self._options, self.topics.get(topic)
         if target is None or not self._takes_bytes or options.transactional_id is not None:
             return False
         if not (target.has(partition) if partition is not None else options.partitioner == STICKY):
             return False
-        return max(map(len, values)) + MAX_OVERHEAD_BYTES <= self._max_bytes
+        return bulk.largest_bytes <= self._max_bytes
 
-    def take_values(
-        self, topic: str, values: Sequence[bytes], size_bytes: int, partition: int | None, codec: int
+    def divide_bulk(self, topic: str, partition: int | None, bulk: Bulk) -> Iterator[tuple[int | None, Bulk]]:
+        """Yield records with the partition that their keys belong to, if it is not chosen already."""
+        if partition is not None or bulk.keys is None:
+            yield partition, bulk
+            return
+        for number, some in enumerate(bulk.by_partition(self.topics[topic].partition_count)):
+            if some.values:
+                yield number, some
+
+    def take_bulk(
+        self, topic: str, bulk: Bulk, size_bytes: int, partition: int | None, codec: int
     ) -> Batch | None:
-        """Queue values as one batch, encoded; None if the buffer is full."""
+        """Queue records as one batch, encoded; None if the buffer is full."""
         if self._accumulator.is_full(size_bytes):
             return None
         target = self.topics[topic]
         queue = target.next_queue() if partition is None else target.queue_for(None, partition, size_bytes)
-        encoded = encode_value_batch(values, self._clock.wall_ms(), codec)
-        return self._accumulator.append_encoded(queue, encoded, len(values))
+        encoded = encode_value_batch(bulk.values, self._clock.wall_ms(), codec, bulk.keys, bulk.headers)
+        return self._accumulator.append_encoded(queue, encoded, len(bulk.values))
 
     def knows(self, topic: str, partition: int | None) -> bool:
         """Return whether records can be offered for a topic, and for this partition if one is named."""

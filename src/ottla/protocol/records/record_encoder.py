@@ -65,7 +65,7 @@ def _pieces(records: Sequence[NewRecord]) -> list[bytes]:
             key,
             value_size,
             value,
-            _encode_headers(headers) if headers else _NO_HEADERS,
+            encode_headers(headers) if headers else _NO_HEADERS,
         )
         size = len(body)
         add(varints[size] if size < known else varint(size))
@@ -140,7 +140,8 @@ def _encode_delta(delta: int) -> bytes:
     return encode_varint(delta)
 
 
-def _encode_headers(headers: Headers) -> bytes:
+def encode_headers(headers: Headers) -> bytes:
+    """Return the headers of a record, with their number."""
     parts = [encode_varint(len(headers))]
     for name, value in headers:
         raw = name.encode(errors="surrogateescape")
