@@ -10,38 +10,6 @@ import click
 
 from ottla.cli.main import ottla
 
-EXAMPLES = {
-    "ottla topic delete": "ottla topic delete orders --dry-run",
-    "ottla topic describe": "ottla topic describe orders",
-    "ottla topic list": "ottla topic list --format json",
-    "ottla group delete": "ottla group delete billing",
-    "ottla group describe": "ottla group describe billing",
-    "ottla group list": "ottla group list",
-    "ottla group offsets": "ottla group offsets billing",
-    "ottla user list": "ottla user list",
-    "ottla user delete": "ottla user delete alice --dry-run",
-    "ottla user set-password": "ottla user set-password alice",
-    "ottla token list": "ottla token list",
-    "ottla txn describe": "ottla txn describe billing-3",
-    "ottla txn hanging": "ottla txn hanging --topic orders",
-    "ottla pipeline list": "ottla pipeline list",
-    "ottla pipeline status": "ottla pipeline status shop",
-    "ottla pipeline stop": "ottla pipeline stop shop",
-    "ottla pipeline explain": "ottla pipeline explain shop/",
-    "ottla pipeline test": "ottla pipeline test shop/",
-    "ottla pipeline init": "ottla pipeline init shop",
-    "ottla cluster decommission": "ottla cluster decommission 4",
-    "ottla cluster describe": "ottla cluster describe",
-    "ottla cluster health": "ottla cluster health",
-    "ottla config profiles": "ottla config profiles",
-    "ottla config validate": "ottla config validate server.properties",
-    "ottla generate compose": "ottla generate compose",
-    "ottla generate grafana": "ottla generate grafana -o ottla-dashboard.json",
-    "ottla generate prometheus": "ottla generate prometheus -o . -t one:9644 -t two:9644",
-    "ottla generate systemd": "ottla generate systemd --listen :9092 --advertise example.org:9092",
-}
-"""An example for each command whose help has none."""
-
 SHARED = ("--bootstrap-server", "--profile", "-X", "--help")
 """Options of every command that connects to a cluster; the page lists them once."""
 HEAD = """\
@@ -127,17 +95,15 @@ def _help_text(command: click.Command) -> str:
 
 
 def _examples(context: click.Context) -> list[str]:
-    """Return the examples in a command's help, else ours."""
+    """Return the examples in a command's help."""
     command = context.command
     blocks = [*inspect.cleandoc(command.help or "").split("\n\n"), inspect.cleandoc(command.epilog or "")]
-    found = [
+    return [
         line
         for each in blocks
         if each.startswith("\b")
         for line in each.removeprefix("\b").strip().splitlines()
     ]
-    own = EXAMPLES.get(context.command_path)
-    return [*found, *([own] if own and own not in found else [])]
 
 
 def _cell(text: str) -> str:

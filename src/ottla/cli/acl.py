@@ -40,7 +40,11 @@ Resources = list[tuple[str, str]]
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def acl() -> None:
-    """List, create and delete ACLs; explain what they allow."""
+    """List, create and delete ACLs; explain what they allow.
+
+    \b
+    ottla acl list
+    """
 
 
 def _resource_options(command: click.decorators.FC) -> click.decorators.FC:

@@ -52,7 +52,11 @@ SET_SOURCES = frozenset(ConfigSource) - {ConfigSource.DEFAULT, ConfigSource.UNKN
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def config() -> None:
-    """Show, change and validate configs of topics and brokers."""
+    """Show, change and validate configs of topics and brokers.
+
+    \b
+    ottla config describe --topic orders
+    """
 
 
 def _resource_options(command: click.decorators.FC) -> click.decorators.FC:
@@ -158,6 +162,9 @@ def validate(file: Path, output_format: str) -> int:
     """Validate a broker's .properties FILE, key by key, without starting a broker.
 
     Exits with 1 if the broker would reject it.
+
+    \b
+    ottla config validate server.properties
     """
 
     keys, wrong = check_file(file)
@@ -172,7 +179,11 @@ def validate(file: Path, output_format: str) -> int:
 @config.command(short_help="List the profiles for --profile.")
 @format_option
 def profiles(output_format: str) -> None:
-    """List the profiles for `--profile`, and the file they are in."""
+    """List the profiles for `--profile`, and the file they are in.
+
+    \b
+    ottla config profiles
+    """
     path = profiles_file()
     found, default = read_profiles(path)
     if output_format == "json":

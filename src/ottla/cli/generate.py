@@ -43,7 +43,11 @@ def generate() -> None:
 @click.option("--title", default="Ottla", show_default=True, help="The title of the dashboard.")
 @_output
 def grafana(title: str, output: Path | None) -> None:
-    """Generate a Grafana dashboard: traffic, lag in seconds, requests, replicas."""
+    """Generate a Grafana dashboard: traffic, lag in seconds, requests, replicas.
+
+    \b
+    ottla generate grafana -o ottla-dashboard.json
+    """
     from ottla.cli.generated.grafana import dashboard
 
     _write(dashboard(title), output)
@@ -80,7 +84,11 @@ def grafana(title: str, output: Path | None) -> None:
 def prometheus(
     targets: tuple[str, ...], alerts: bool, lag_seconds: int, runbooks: str | None, output: Path | None
 ) -> None:
-    """Generate a scrape configuration, and alert rules: lag, replicas, controller, disk."""
+    """Generate a scrape configuration, and alert rules: lag, replicas, controller, disk.
+
+    \b
+    ottla generate prometheus -o . -t one:9644 -t two:9644
+    """
     from ottla.cli.generated.prometheus import ALERTS_FILE, CONFIG_FILE, RUNBOOKS, alert_rules, scrape_config
 
     rules = alert_rules(lag_seconds, runbooks or RUNBOOKS)
@@ -110,7 +118,11 @@ def prometheus(
 def systemd(
     program: str | None, name: str, user: str | None, output: Path | None, **options: str | int | None
 ) -> None:
-    """Generate a systemd unit for one broker, with minimal privileges."""
+    """Generate a systemd unit for one broker, with minimal privileges.
+
+    \b
+    ottla generate systemd --listen :9092 --advertise example.org:9092
+    """
     from ottla.cli.generated.systemd import unit
 
     arguments: list[str] = []
@@ -146,7 +158,11 @@ def systemd(
 )
 @_output
 def compose(brokers: int, package: str | None, port: int, output: Path | None) -> None:
-    """Generate a Compose file: brokers and a ZooKeeper."""
+    """Generate a Compose file: brokers and a ZooKeeper.
+
+    \b
+    ottla generate compose
+    """
     from ottla.cli.generated.compose import compose as compose_file
     from ottla.cli.generated.compose import own_source
 

@@ -169,7 +169,11 @@ if TYPE_CHECKING:
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def log() -> None:
-    """Inspect the log files of a broker."""
+    """Inspect the log files of a broker.
+
+    \b
+    ottla log dump ottla-data/orders-0/00000000000000000000.log
+    """
 
 
 @log.command(short_help="Show and check the contents of a log file.")

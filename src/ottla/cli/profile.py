@@ -24,7 +24,11 @@ HIDDEN = "(secret)"
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def profile() -> None:
-    """Create, list and choose profiles: the options of a cluster by name."""
+    """Create, list and choose profiles: the options of a cluster by name.
+
+    \b
+    ottla profile list
+    """
 
 
 @profile.command("list")

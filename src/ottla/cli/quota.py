@@ -27,7 +27,11 @@ _UNITS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2**10, "Mi": 2**20, "Gi": 2
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def quota() -> None:
-    """List, set and remove quotas of users, client ids and addresses."""
+    """List, set and remove quotas of users, client ids and addresses.
+
+    \b
+    ottla quota list
+    """
 
 
 def _entity_options(command: click.decorators.FC) -> click.decorators.FC:

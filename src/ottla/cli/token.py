@@ -24,7 +24,11 @@ _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def token() -> None:
-    """Create, list, renew and expire delegation tokens."""
+    """Create, list, renew and expire delegation tokens.
+
+    \b
+    ottla token create
+    """
 
 
 def _duration(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
@@ -77,7 +81,11 @@ def create(
 @format_option
 @bootstrap_option
 def list_(owners: tuple[str, ...], output_format: str, bootstrap: str) -> None:
-    """List the tokens that you may see; never their passwords."""
+    """List the tokens that you may see; never their passwords.
+
+    \b
+    ottla token list
+    """
     wanted = [_principal(each) for each in owners] or None
     found = session.run(bootstrap, lambda cluster: DelegationTokens(cluster).describe(wanted))
     if output_format == "json":

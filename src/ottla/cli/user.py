@@ -46,14 +46,22 @@ _iterations_option = click.option(
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def user() -> None:
-    """List, create and delete SCRAM users; set their passwords."""
+    """List, create and delete SCRAM users; set their passwords.
+
+    \b
+    ottla user create alice
+    """
 
 
 @user.command("list")
 @format_option
 @bootstrap_option
 def list_(output_format: str, bootstrap: str) -> None:
-    """List the users with their mechanisms."""
+    """List the users with their mechanisms.
+
+    \b
+    ottla user list
+    """
     found = session.run(bootstrap, lambda cluster: describe_scram_users(cluster, ()))
     if output_format == "json":
         print_json([{"name": name, "mechanisms": found[name]} for name in sorted(found)])
@@ -124,6 +132,9 @@ def set_password(
     """Set another password for the user NAME, for all of its mechanisms.
 
     Open connections stay open; with connections.max.reauth.ms they need it when they authenticate again.
+
+    \b
+    ottla user set-password alice
     """
     secret = _secret(password)
 
@@ -152,6 +163,9 @@ def delete(
     """Delete the user NAME, or its credential for a mechanism. Asks for confirmation on a terminal.
 
     Its ACLs and quotas stay.
+
+    \b
+    ottla user delete alice --dry-run
     """
     if is_terminal(sys.stdin) and not dry_run:
         confirm(f"Delete the user {name}?", yes)

@@ -25,7 +25,11 @@ POLL_INTERVAL_S = 0.5
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def zookeeper() -> None:
-    """Run a ZooKeeper server, which stores the metadata of a cluster."""
+    """Run a ZooKeeper server, which stores the metadata of a cluster.
+
+    \b
+    ottla zookeeper start
+    """
 
 
 @zookeeper.command()

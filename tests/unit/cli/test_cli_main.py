@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 
@@ -58,13 +59,16 @@ def test_listing_topics_imports_only_what_it_needs():
 
 def all_commands() -> list[tuple[str, ...]]:
     """Return every command and sub-command, as it is typed."""
-    found: list[tuple[str, ...]] = [()]
-    for name in COMMANDS:
-        command = ottla_command.get_command(click.Context(ottla_command), name)
-        found.append((name,))
+
+    def below(command: click.Command, words: tuple[str, ...]) -> list[tuple[str, ...]]:
+        found = [words]
         if isinstance(command, click.Group):
-            found += [(name, verb) for verb in command.list_commands(click.Context(command))]
-    return found
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                found += below(command.get_command(context, name), (*words, name))
+        return found
+
+    return below(ottla_command, ())
 
 
 @pytest.mark.parametrize("words", all_commands(), ids=lambda words: "-".join(words) or "ottla")
@@ -81,11 +85,13 @@ def test_every_help_fits_80_columns_and_tells_what_each_option_is_for(ottla, wor
     untold = [each.name for each in command.params if isinstance(each, click.Option) and not each.help]
     assert untold == []
     assert command.help
+    example = rf"^ *(?:\S.*(?:\| |: +))?{' '.join(('ottla', *words))}( |$)"
+    assert re.search(example, shown.out.decode(), re.MULTILINE), "no example"
 
 
 def test_every_command_that_destroys_can_be_tried_first(ottla):
     for words in all_commands():
-        if words[-1:] in [(each,) for each in DESTROYING]:
+        if len(words) == 2 and words[-1:] in [(each,) for each in DESTROYING]:
             shown = ottla(*words, "--help").out.decode()
             assert "--dry-run" in shown
             assert "--yes" in shown

@@ -6,13 +6,10 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster.backup import backup, restore
-from ottla.cli.cluster.declared import apply, export
 from ottla.cli.cluster.health import health
 from ottla.cli.cluster.maintenance import maintenance
 from ottla.cli.cluster.move_replicas import move_replicas
 from ottla.cli.cluster.reassign import decommission, reassign
-from ottla.cli.cluster.rebuild import rebuild_command
 from ottla.cli.cluster.storage import log_dirs, quorum
 from ottla.cli.cluster.view import cluster_as_json, print_cluster, print_examination
 from ottla.cli.support import session
@@ -27,10 +24,23 @@ from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import ElectionNotNeeded
 
+SELDOM_USED = {
+    "export": ("ottla.cli.cluster.declared", "Write topics, configs, ACLs and quotas as YAML."),
+    "apply": ("ottla.cli.cluster.declared", "Change the cluster to what a file declares."),
+    "backup": ("ottla.cli.cluster.backup", "Write the metadata of the cluster to a file."),
+    "restore": ("ottla.cli.cluster.backup", "Create what a backup has and the cluster has not."),
+    "rebuild": ("ottla.cli.cluster.rebuild", "Rebuild lost ZooKeeper data from the brokers' data."),
+}
+"""What `ottla cluster` imports only to run it."""
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(cls=LazyGroup, lazy=SELDOM_USED, context_settings={"help_option_names": ["-h", "--help"]})
 def cluster() -> None:
-    """Show brokers and replicas; move partitions and leaders."""
+    """Show brokers and replicas; move partitions and leaders.
+
+    \b
+    ottla cluster health
+    """
 
 
 cluster.add_command(reassign)
@@ -40,18 +50,17 @@ cluster.add_command(log_dirs)
 cluster.add_command(move_replicas)
 cluster.add_command(quorum)
 cluster.add_command(maintenance)
-cluster.add_command(export)
-cluster.add_command(apply)
-cluster.add_command(backup)
-cluster.add_command(restore)
-cluster.add_command(rebuild_command)
 
 
 @cluster.command(short_help="Show brokers, their partitions, and problems.")
 @format_option
 @bootstrap_option
 def describe(output_format: str, bootstrap: str) -> None:
-    """Show the brokers, their partitions and leaders, and problems."""
+    """Show the brokers, their partitions and leaders, and problems.
+
+    \b
+    ottla cluster describe
+    """
 
     found = session.run(bootstrap, examine_cluster)
     if output_format == "json":

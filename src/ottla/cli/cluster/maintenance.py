@@ -31,6 +31,9 @@ def maintenance() -> None:
     """Take a broker out of service: others lead its partitions, and it gets no new replicas.
 
     Its replicas stay in sync. The state survives restarts of the broker, until `stop`.
+
+    \b
+    ottla cluster maintenance start 2
     """
 
 

@@ -164,6 +164,9 @@ def decommission(
     The broker is put in maintenance first, so that it gets no new replicas. A live broker cannot be
     unregistered: stop it when it is empty, and run the command again. What was placed on it nevertheless is
     moved then. To keep the broker after all:  ottla cluster maintenance stop BROKER
+
+    \b
+    ottla cluster decommission 4
     """
     rate = parse_rate(throttle_text)
 

@@ -33,8 +33,8 @@ from ottla.metadata.rebuild import (
     missing_brokers,
     missing_directories,
     newest,
-    rebuild,
 )
+from ottla.metadata.rebuild import rebuild as rebuild_metadata
 from ottla.metadata.records import MetadataError
 from ottla.metadata.store import StoreUnavailable
 
@@ -43,7 +43,7 @@ KEEP, ASIDE = "keep", "aside"
 PENDING_EXIT = 3
 
 
-@click.command("rebuild", short_help="Rebuild lost ZooKeeper data from the brokers' data.")
+@click.command(short_help="Rebuild lost ZooKeeper data from the brokers' data.")
 @click.argument("sources", nargs=-1, metavar="DIR...", type=click.Path(exists=True, path_type=Path))
 @click.option("--zookeeper", metavar="HOST:PORT", help="The new ZooKeeper, as the brokers will name it.")
 @click.option(
@@ -87,7 +87,7 @@ PENDING_EXIT = 3
 @click.option("--dry-run", is_flag=True, help="Only show what would be written; exit code 3.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @format_option
-def rebuild_command(
+def rebuild(
     sources: tuple[Path, ...],
     zookeeper: str | None,
     backups: tuple[Path, ...],
@@ -180,7 +180,7 @@ def _rebuilt(
             )
         # Without any metadata, the directories are all that there is.
         add_unknown = unknown_topics == KEEP or base is None
-        rebuilt = rebuild(surveys, found, add_unknown=add_unknown)
+        rebuilt = rebuild_metadata(surveys, found, add_unknown=add_unknown)
     except MetadataError as error:
         raise Problem(str(error), kind=BAD_DATA) from None
     if rebuilt.ignored and unknown_topics is None:

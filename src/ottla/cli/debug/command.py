@@ -25,7 +25,11 @@ PATIENCE_MS = 10_000
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def debug() -> None:
-    """Collect logs, configs and metrics to report a problem."""
+    """Collect logs, configs and metrics to report a problem.
+
+    \b
+    ottla debug bundle
+    """
 
 
 @debug.command(short_help="Write a .tar.gz with logs, configs, metrics, metadata, versions.")

@@ -38,7 +38,11 @@ MEMBERS_SHOWN = 5
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def group() -> None:
-    """List, describe, reset and delete consumer groups."""
+    """List, describe, reset and delete consumer groups.
+
+    \b
+    ottla group list
+    """
 
 
 @group.command("list", short_help="List the groups with their members and lag.")
@@ -78,7 +82,11 @@ def list_groups(
 @format_option
 @bootstrap_option
 def describe(names: tuple[str, ...], output_format: str, bootstrap: str) -> None:
-    """Show a group: state, members, assignment, lag."""
+    """Show a group: state, members, assignment, lag.
+
+    \b
+    ottla group describe billing
+    """
 
     async def command(cluster: Cluster) -> None:
         views = [await _view(cluster, name) for name in dict.fromkeys(names)]
@@ -97,7 +105,11 @@ def describe(names: tuple[str, ...], output_format: str, bootstrap: str) -> None
 @format_option
 @bootstrap_option
 def offsets(name: str, topics: Choice, output_format: str, bootstrap: str) -> None:
-    """Show the committed offsets of a group, with the metadata of its consumers."""
+    """Show the committed offsets of a group, with the metadata of its consumers.
+
+    \b
+    ottla group offsets billing
+    """
 
     async def command(cluster: Cluster) -> None:
         groups = Groups(cluster)
@@ -186,7 +198,11 @@ def seek(
 def delete(
     names: tuple[str, ...], topics: Choice, dry_run: bool, yes: bool, output_format: str, bootstrap: str
 ) -> None:
-    """Delete stopped groups and their offsets. Asks for confirmation on a terminal."""
+    """Delete stopped groups and their offsets. Asks for confirmation on a terminal.
+
+    \b
+    ottla group delete billing
+    """
     wanted = list(dict.fromkeys(names))
 
     async def command(cluster: Cluster) -> None:

@@ -84,7 +84,11 @@ class SampleBroker:
 def explain_command(
     path: Path, plans: bool, output_format: str, master: str, settings: dict[str, str], bootstrap: str
 ) -> None:
-    """Show what the pipeline at PATH reads and writes, and Spark's plans, without running it."""
+    """Show what the pipeline at PATH reads and writes, and Spark's plans, without running it.
+
+    \b
+    ottla pipeline explain shop/
+    """
     project = open_project(path)
     compile_project(project)
     with tempfile.TemporaryDirectory(prefix="ottla-explain-") as folder:
@@ -121,6 +125,9 @@ def test_command(path: Path, only: str, master: str, settings: dict[str, str]) -
     \b
     tests/NAME/input/TOPIC.jsonl       records, one per line; or rows of a dataset
     tests/NAME/expected/TOPIC.jsonl    the expected results, in any order
+
+    \b
+    ottla pipeline test shop/
     """
     project = open_project(path)
     cases = [case for case in find_cases(project.folder) if only in case.name]

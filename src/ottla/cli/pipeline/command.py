@@ -20,7 +20,11 @@ from ottla.spark.pipelines.scaffold import scaffold
 @click.argument("folder", type=click.Path(path_type=Path))
 @guarded
 def init_command(folder: Path) -> None:
-    """Create a pipeline in FOLDER: flows in Python and SQL, sample records, a test."""
+    """Create a pipeline in FOLDER: flows in Python and SQL, sample records, a test.
+
+    \b
+    ottla pipeline init shop
+    """
     for file in scaffold(folder):
         click.echo(str(file))
     echo_err(f"try it:  ottla pipeline test {folder}")

@@ -32,6 +32,9 @@ def offsets_command() -> None:
     """Show and change the positions of a pipeline in its topics.
 
     NAME is a pipeline, its path, or the checkpoint folder of any query.
+
+    \b
+    ottla pipeline offsets show shop
     """
 
 

@@ -46,7 +46,11 @@ ENDED = (STOPPED, DONE, FAILED, DIED)
 @format_option
 @root_option
 def list_command(output_format: str, root: Path) -> None:
-    """List pipelines and their states."""
+    """List pipelines and their states.
+
+    \b
+    ottla pipeline list
+    """
     found = all_states(root)
     if output_format == "json":
         print_json([_as_json(state) for state in found])
@@ -107,7 +111,11 @@ _wait_option = click.option(
 @root_option
 @guarded
 def stop_command(name: str, timeout: float, root: Path) -> None:
-    """Stop a pipeline after its current batches; NAME may be its path."""
+    """Stop a pipeline after its current batches; NAME may be its path.
+
+    \b
+    ottla pipeline stop shop
+    """
     state = find_state(name, root)
     if state.now() not in ALIVE:
         echo_err(f"{state.name} is not running: {state.now()}")

@@ -19,7 +19,11 @@ _name = click.argument("name", metavar="NAME")
 
 @click.group(context_settings=HELP, short_help="Keep schemas in another registry too.")
 def exporter() -> None:
-    """Copy schemas to another registry, with ids and versions, and keep the copy up to date."""
+    """Copy schemas to another registry, with ids and versions, and keep the copy up to date.
+
+    \b
+    ottla registry exporter list
+    """
 
 
 @exporter.command("list")

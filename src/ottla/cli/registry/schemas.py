@@ -22,17 +22,29 @@ INCOMPATIBLE = 3
 
 @click.group(cls=LazyGroup, context_settings=HELP)
 def subject() -> None:
-    """List, describe and delete subjects."""
+    """List, describe and delete subjects.
+
+    \b
+    ottla registry subject list
+    """
 
 
 @click.group(cls=LazyGroup, context_settings=HELP)
 def schema() -> None:
-    """Register schemas, and look at them."""
+    """Register schemas, and look at them.
+
+    \b
+    ottla registry schema get 7
+    """
 
 
 @click.group(cls=LazyGroup, context_settings=HELP)
 def compat() -> None:
-    """Check whether a schema fits those before it."""
+    """Check whether a schema fits those before it.
+
+    \b
+    ottla registry compat check orders-value --file order.avsc
+    """
 
 
 @subject.command("list")
@@ -172,7 +184,7 @@ def register(
 
     \b
     ottla registry schema register orders-value --file order.avsc
-    ottla registry schema register users-value -f user.proto --reference address.proto=address:1
+    ottla registry schema register user -f user.proto --reference a.proto=a:1
     """
     body = _body(file, schema_type, references)
     found = ask(url, "POST", path_of("subjects", name, "versions", normalize=normalize), body)

@@ -26,12 +26,20 @@ FLAGS = frozenset({"normalize", "validateFields", "validateRules", "validateNewS
 
 @click.group(cls=LazyGroup, context_settings=HELP, short_help="Look at compatibility levels; change them.")
 def config() -> None:
-    """Look at and change the compatibility level, and what else is configured."""
+    """Look at and change the compatibility level, and what else is configured.
+
+    \b
+    ottla registry config get
+    """
 
 
 @click.group(cls=LazyGroup, context_settings=HELP)
 def mode() -> None:
-    """Look at and change who may write: READWRITE, READONLY, IMPORT."""
+    """Look at and change who may write: READWRITE, READONLY, IMPORT.
+
+    \b
+    ottla registry mode get
+    """
 
 
 _subject = click.argument("name", metavar="[SUBJECT]", required=False)
@@ -66,7 +74,12 @@ def get_config(name: str | None, own: bool, output_format: str, url: str) -> Non
 
 @config.command("set", short_help="Set the compatibility level, or another field.")
 @_subject
-@click.option("--level", type=click.Choice(LEVELS, case_sensitive=False), help="The compatibility level.")
+@click.option(
+    "--level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    metavar="LEVEL",
+    help=f"The compatibility level: {', '.join(LEVELS)}.",
+)
 @click.option(
     "--set",
     "settings",

@@ -21,7 +21,11 @@ _NAME = re.compile(r"[A-Za-z0-9_.@-]+")
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def security() -> None:
-    """Set up TLS, users and an authorizer for development."""
+    """Set up TLS, users and an authorizer for development.
+
+    \b
+    ottla security init
+    """
 
 
 @security.command(short_help="Make a CA, certificates, an admin user and a profile.")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ottla.cli.support.problem_kinds import UNKNOWN_TOPIC
 from ottla.cli.support.problems import Problem
-from ottla.client.admin.cluster_admin import ClusterInfo
 from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
 from ottla.common.near_names import did_you_mean
+
+if TYPE_CHECKING:
+    from ottla.client.admin.cluster_admin import ClusterInfo
 
 # Partitions as they are typed: `orders` for all of a topic, `orders:3` for one.
 

@@ -28,14 +28,18 @@ if TYPE_CHECKING:
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 LAZY = {
-    "describe-storage": ("ottla.cli.topic.storage", "Show the bytes of topics on the brokers' disks."),
-    "trim": ("ottla.cli.topic.trim", "Delete the oldest records of a topic."),
+    "describe-storage": ("ottla.cli.topic.storage", "Show the size of each replica, and its disk."),
+    "trim": ("ottla.cli.topic.trim", "Delete the oldest records of topics."),
 }
 
 
 @click.group(cls=LazyGroup, lazy=LAZY, context_settings={"help_option_names": ["-h", "--help"]})
 def topic() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter and delete topics.
+
+    \b
+    ottla topic create orders --partitions 3
+    """
 
 
 def _admin(cluster: Cluster) -> TopicAdmin:

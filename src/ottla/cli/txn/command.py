@@ -121,7 +121,11 @@ class Time(click.ParamType):  # type: ignore[type-arg]
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def txn() -> None:
-    """List, describe and abort transactions; find hanging ones."""
+    """List, describe and abort transactions; find hanging ones.
+
+    \b
+    ottla txn list
+    """
 
 
 txn.add_command(abort)
@@ -186,7 +190,11 @@ def list_transactions(
 @format_option
 @bootstrap_option
 def describe(ids: tuple[str, ...], output_format: str, bootstrap: str) -> None:
-    """Show a transactional id: its producer, its transaction, and the partitions in it."""
+    """Show a transactional id: its producer, its transaction, and the partitions in it.
+
+    \b
+    ottla txn describe billing-3
+    """
 
     async def command(cluster: Cluster) -> list[TransactionDescription]:
         transactions = Transactions(cluster)
@@ -218,6 +226,9 @@ def hanging(topics: Choice, older_than: int, output_format: str, bootstrap: str)
 
     \b
     ottla txn abort --topic TOPIC:PARTITION --start-offset N
+
+    \b
+    ottla txn hanging --topic orders
     """
 
     async def command(cluster: Cluster) -> tuple[OpenTransaction, ...]:
