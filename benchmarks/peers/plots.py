@@ -30,8 +30,13 @@ OTHERS = ("#7c3aed", "#0f766e", "#a16207", "#be185d", "#4b5563")
 UNMEASURED = "#9ca3af"
 
 
+pyplot.rcParams.update(
+    {"svg.hashsalt": "ottla", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+)
+
+
 class Bars(NamedTuple):
-    """One chart: its file, which cases it has, its title and the unit of its axis."""
+    """One chart: its file, which cases it has and has not, its title and the unit of its axis."""
 
     name: str
     workload: str
@@ -39,11 +44,19 @@ class Bars(NamedTuple):
     title: str
     unit: str
     figure: Figure
+    without: tuple[str, ...] = ()
+
+    def shows(self, case: str) -> bool:
+        """Return whether a case is in the chart; the page's table has all of them."""
+        return self.part in case and not any(each in case for each in self.without)
 
 
 BARS = (
     Bars("produce", "throughput", "produce", "Produce: more is better", "MB/s", megabytes_per_s),
-    Bars("consume", "throughput", "consume", "Consume: more is better", "MB/s", megabytes_per_s),
+    Bars(
+        *("consume", "throughput", "consume", "One consumer, from the page cache: more is better"),
+        *("MB/s", megabytes_per_s, ("8 consumers", "cold", "rawfetch")),
+    ),
     Bars(
         *("cpu-produce", "throughput", "produce", "CPU time of the broker: less is better"),
         *("CPU seconds per GB produced", cpu_per_gigabyte),
@@ -66,31 +79,33 @@ BARS = (
 def main() -> None:
     """Draw all pictures for which there are results."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    pyplot.rcParams.update(
-        {"svg.hashsalt": "ottla", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-    )
     for name, picture in _pictures():
-        picture.tight_layout()
-        for kind in ("png", "svg"):
-            picture.savefig(
-                FOLDER / f"{name}.{kind}",
-                dpi=110,
-                bbox_inches="tight",
-                metadata={"Date": None} if kind == "svg" else None,
-            )
-        pyplot.close(picture)
+        save(name, picture)
         print(FOLDER / f"{name}.png")
+
+
+def save(name: str, picture: Picture) -> None:
+    """Write a picture as PNG and SVG."""
+    picture.tight_layout()
+    for kind in ("png", "svg"):
+        picture.savefig(
+            FOLDER / f"{name}.{kind}",
+            dpi=110,
+            bbox_inches="tight",
+            metadata={"Date": None} if kind == "svg" else None,
+        )
+    pyplot.close(picture)
 
 
 def _pictures() -> Iterator[tuple[str, Picture]]:
     yield "goals", goals(_worst_cases())
     for chart in BARS:
         rows = results.latest(results.full_if_any(results.read(chart.workload)))
-        values = results.medians([row for row in rows if chart.part in row["case"]], chart.figure)
+        values = results.medians([row for row in rows if chart.shows(row["case"])], chart.figure)
         if values:
             yield chart.name, bars(chart, values)
-    if (picture := _soak()) is not None:
-        yield "soak", picture
+    if rows := results.read("soak"):
+        yield "soak", soak([row for row in rows if row["run"] == rows[-1]["run"]])
 
 
 def _worst_cases() -> list[tuple[str, float, float, bool]]:
@@ -167,18 +182,18 @@ def _colours(peers: Sequence[str]) -> dict[str, str]:
 
 
 def short_names(cases: Sequence[str]) -> list[str]:
-    """Return the cases without the parts that all of them have, and `1 connection` in the singular."""
+    """Return the cases without the words that all of them have, and `1 connection` in the singular."""
     split = [case.split(", ") for case in cases]
     shared = set(split[0]).intersection(*split[1:]) if len(split) > 1 else set()
     names = [", ".join(part for part in parts if part not in shared) for parts in split]
+    verbs = {name.partition(" ")[0] for name in names}
+    if len(names) > 1 and len(verbs) == 1 and verbs <= {"produce", "consume"}:
+        names = [name.partition(" ")[2] for name in names]
     return [re.sub(r"\b1 (connection|partition|consumer)s\b", r"1 \1", name) for name in names]
 
 
-def _soak() -> Picture | None:
-    rows = results.read("soak")
-    rows = [row for row in rows if row["run"] == rows[-1]["run"]] if rows else []
-    if not rows:
-        return None
+def soak(rows: Sequence[dict[str, Any]]) -> Picture:
+    """Draw memory, descriptors and latency over the minutes of a run."""
     picture, panels = pyplot.subplots(3, 1, figsize=(8, 5), sharex=True)
     minutes = [row["minute"] for row in rows]
     panels[0].plot(minutes, [row["rss_bytes"] / 1e6 for row in rows], color=OURS)
@@ -193,7 +208,7 @@ def _soak() -> Picture | None:
     panels[0].set_title("Soak: memory, descriptors and latency", loc="left", fontweight="bold")
     panels[2].set_xlabel(f"minutes at {rows[-1]['rate']:,} records/s")
     for panel in panels[:2]:
-        panel.set_ylim(bottom=0)
+        panel.set_ylim(0, panel.get_ylim()[1] * 1.15)
     return picture
 
 
