@@ -211,7 +211,7 @@ PRELOADED = frozenset(
     }
 )
 """APIs of producers, consumers and replicas: imported before the first request. The others, which tools call,
-are imported by their first request, which takes a few milliseconds longer."""
+are imported later, or by their first request, which then takes a few milliseconds longer."""
 
 
 class Need(NamedTuple):
