@@ -25,6 +25,7 @@ from ottla.api.support.own_configs import CONFIG_APIS, check_before_forwarding
 from ottla.api.support.raw_tokens import answer_raw_token
 from ottla.api.support.request_times import BOUNDS_S, RequestTimes
 from ottla.api.support.slow_requests import SlowRequests
+from ottla.api.support.unanswered import Unanswered
 from ottla.api.table import APIS, BYTES, PRELOADED, ROWS, Handler, RawHandler, Reply
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (
@@ -259,6 +260,8 @@ class Dispatcher:
             return await route.handler(request, rejecting(ctx, refused))
 
     def _failure(self, route: Route, ctx: RequestContext, error: Exception) -> Any:
+        if isinstance(error, Unanswered):
+            raise error.error
         if not isinstance(error, KafkaError):
             name = ApiKey(ctx.api_key).name
             log.error("%s v%d from %s failed", name, ctx.version, ctx.connection.peer, exc_info=error)

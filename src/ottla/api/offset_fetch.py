@@ -20,6 +20,7 @@ from kio.schema.offset_fetch import v7, v9, v10
 from ottla.api.support.authorization import may, refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import try_ask
+from ottla.api.support.unanswered import check_retried
 from ottla.api.support.yielding import in_slices
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
@@ -110,6 +111,7 @@ async def _fetch(ctx: RequestContext, request: FetchRequest) -> FetchedOffsets |
         request = replace(request, topics=tuple(each for each in request.topics if errors[each[0]] is None))
     found = await try_ask(ctx.services.groups, request.group_id, GroupMachine.fetch, request)
     if isinstance(found, KafkaError):
+        check_retried(ctx, found)
         return found
     if request.topics is None:
         found = tuple(each for each in found if may(ctx, ResourceType.TOPIC, each[0]))

@@ -118,6 +118,10 @@ if TYPE_CHECKING:
     from ottla.wire.peers import Peers
 
 
+LIBRDKAFKA = "rdkafka"
+"""Part of its name, and of the versions of its bindings: confluent-kafka-python 2.16.1-rdkafka-2.16.0."""
+
+
 class ClientConnection(Protocol):
     """The connection of a request."""
 

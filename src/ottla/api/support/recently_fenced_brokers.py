@@ -17,15 +17,12 @@ where the log diverges, and never ask for a new leader (decision 53).
 
 from __future__ import annotations
 
-from ottla.api.support.context import ClientConnection
+from ottla.api.support.context import LIBRDKAFKA, ClientConnection
 from ottla.common.clock import Clock
 from ottla.metadata.image import EMPTY, ClusterImage
 
 LISTED_FOR_MS = 16 * 60_000
 """A little longer than librdkafka caches coordinators (its `metadata.max.age.ms`)."""
-
-_LIBRDKAFKA = "rdkafka"
-"""Part of its name, and of the versions of its bindings: confluent-kafka-python 2.16.1-rdkafka-2.16.0."""
 
 
 class RecentlyFencedBrokers:
@@ -39,7 +36,7 @@ class RecentlyFencedBrokers:
     def still_listed(self, image: ClusterImage, client: ClientConnection) -> frozenset[int]:
         """Return the fenced brokers of the newest image to list for a client."""
         self.note(image)
-        if not self._until_ms or client.has_fetched or _LIBRDKAFKA not in client.software:
+        if not self._until_ms or client.has_fetched or LIBRDKAFKA not in client.software:
             return frozenset()
         now_ms = self._clock.mono_ms()
         self._until_ms = {node_id: until for node_id, until in self._until_ms.items() if until > now_ms}
