@@ -30,6 +30,7 @@ LAST_FOUND = {
     "uncommitted-reads": 0,
     "early-answers": 8,
     "commits-one-too-many": 1,
+    "commits-of-anyone": 7,
 }
 """By `--workload records`, the default."""
 

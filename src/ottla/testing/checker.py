@@ -13,6 +13,7 @@ exist.
     nonmonotonic-poll      a reader stepped back
     backward-watermark     the high watermark decreased, under one leader, or below what was delivered
     backward-commit        a committed offset decreased within a generation, or is ahead of the log
+    zombie-commit          a commit of a generation is confirmed that was sent when a newer one had committed
     lost-commit            a confirmed commit is missing: at the end, or when a member fetched it
 
 The logs are compared as they are: without compaction and transactions, offsets have no gaps.
@@ -74,6 +75,7 @@ def check(
         *_check_polls(facts, logs),
         *_check_commits(facts, logs, commits),
         *_check_commit_reads(history),
+        *_check_generations(history),
     ]
     return _at_most(found)
 
@@ -274,6 +276,26 @@ def _check_commits(facts: _Facts, logs: Logs, commits: Commits | None) -> Iterat
         if commits.get(key) not in possible:
             detail = f"{each.group} committed {each.offset} of {each.place}, but {commits.get(key)} is there"
             yield Violation("lost-commit", detail)
+
+
+def _check_generations(history: History) -> Iterator[Violation]:
+    """Check that a generation commits nothing more once a newer one has committed."""
+    newest: dict[tuple[str, TopicPartition], int] = defaultdict(int)
+    zombies: dict[int, str] = {}
+    by_number: dict[int, Committing] = {}
+    for event in history.events:
+        match event:
+            case Committing(_, number, group, generation, place, offset):
+                by_number[number] = event
+                if generation < (other := newest[group, place]):
+                    what = f"{group} committed {offset} of {place} in generation {generation}"
+                    zombies[number] = f"{what}, after generation {other}"
+            case Committed(_, number):
+                if number in zombies:
+                    yield Violation("zombie-commit", f"{zombies[number]}, at {event.at_s:.3f} s")
+                commit = by_number[number]
+                key = commit.group, commit.place
+                newest[key] = max(newest[key], commit.generation)
 
 
 def _check_commit_reads(history: History) -> Iterator[Violation]:

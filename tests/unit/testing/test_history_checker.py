@@ -125,6 +125,11 @@ def commit_what_is_not_there(story: Story) -> None:
     story.commits["g", HERE] = 60
 
 
+def commit_for_an_old_generation(story: Story) -> None:
+    story.commit(3, 6)
+    story.commit(2, 6)
+
+
 def lose_a_commit(story: Story) -> None:
     story.commits["g", HERE] = 4
 
@@ -154,6 +159,7 @@ PLANTED: list[tuple[str, Callable[[Story], None]]] = [
     ("backward-watermark", hand_out_more_than_the_watermark),
     ("backward-commit", let_a_commit_fall),
     ("backward-commit", commit_what_is_not_there),
+    ("zombie-commit", commit_for_an_old_generation),
     ("lost-commit", lose_a_commit),
     ("lost-commit", lose_a_commit_for_a_while),
     ("lost-commit", tell_what_nobody_committed),

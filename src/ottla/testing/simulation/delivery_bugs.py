@@ -11,6 +11,7 @@ from typing import Any
 
 from ottla.api import produce
 from ottla.coordinator.effects import InTransaction
+from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetKey, OffsetValue, Record
 from ottla.coordinator.partition_writer import PartitionWriter
@@ -108,6 +109,11 @@ def commits_one_too_many() -> list[Patch]:
     return [(PartitionWriter, "load", load_more)]
 
 
+def commits_of_anyone() -> list[Patch]:
+    """Offsets are committed for a member that the group has replaced, too."""
+    return [(ClassicGroup, "check_commit", lambda group, request: None)]
+
+
 def offsets_at_once() -> list[Patch]:
     """Offsets that a transaction commits count before it is committed."""
 
@@ -131,6 +137,7 @@ DELIVERY_BUGS: dict[str, Bug] = {
         uncommitted_reads,
         early_answers,
         commits_one_too_many,
+        commits_of_anyone,
         offsets_at_once,
     )
 }

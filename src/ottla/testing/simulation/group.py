@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -43,6 +44,8 @@ GROUP = "g"
 FIND, JOIN, SYNC, HEARTBEAT, COMMIT, FETCH = 4, 9, 5, 4, 8, 8
 SESSION_MS, TIMEOUT_MS = 1_200, 4_000
 BEAT_S = 0.2
+OVERSLEEP, OVERSLEPT_S = 0.1, 3.0
+"""How often a member that oversleeps does so before it commits, and for how long: past its session."""
 REJOIN = frozenset({ErrorCode.unknown_member_id, ErrorCode.illegal_generation})
 
 
@@ -56,6 +59,7 @@ class SimGroupMember:
         name: str,
         places: Sequence[TopicPartition],
         owners: dict[tuple[int, TopicPartition], str],
+        oversleeping: Random | None = None,
     ) -> None:
         self.problems: list[str] = []
         """Errors that a member should never get."""
@@ -65,6 +69,7 @@ class SimGroupMember:
         self._name = name
         self._places = places
         self._owners = owners
+        self._oversleeping = oversleeping
         self._member_id = ""
         self._generation = -1
 
@@ -148,6 +153,8 @@ class SimGroupMember:
             while not self.is_stopping:
                 await asyncio.sleep(BEAT_S)
                 news = {place: at for place, at in reader.positions.items() if at != done[place]}
+                if await self._ends_while_it_sleeps():
+                    return
                 if news and not await self._commit(node_id, generation, news):
                     return
                 done.update(news)
@@ -162,6 +169,13 @@ class SimGroupMember:
             self.problems += reader.problems
             for place in assigned:
                 self._history.left(f"{self._name}/{generation}", place)
+
+    async def _ends_while_it_sleeps(self) -> bool:
+        """Stand still past the session now and then, as a busy program does: what it commits then is old."""
+        if self._oversleeping is None or self._oversleeping.random() >= OVERSLEEP:
+            return False
+        await asyncio.sleep(OVERSLEPT_S)
+        return self.is_stopping
 
     async def _commit(self, node_id: int, generation: int, offsets: dict[TopicPartition, int]) -> bool:
         numbers = {

@@ -17,6 +17,8 @@ from ottla.testing.simulation.faults import CONTROLLER, COORDINATOR, FOLLOWER, L
 FAULTS_UNTIL_S = 6.0
 LOSES_DECISIONS = 0.15
 """How many plans of transactions let the coordinators forget what they decided last."""
+OVERSLEEPS = 0.15
+"""How many plans have members of the group that stand still past their session and then commit."""
 ROLLS_BACK = 0.06
 """How many plans restore the store from an old snapshot."""
 BROKEN = ("kill", "pause", "isolate", "cut from store", "restart")
@@ -39,6 +41,8 @@ class Plan:
     """Whether a producer does not wait for the followers (acks=1)."""
     group: bool = False
     """Whether a consumer group reads and commits, too."""
+    oversleeps: bool = False
+    """Whether members of the group stand still past their session, and commit what is old by then."""
     loses_decisions: bool = False
     """Whether the power fails everywhere, and only the topic with the records is flushed before an answer."""
     racks: bool = False
@@ -100,6 +104,7 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
         session_timeout_s=session_timeout_s,
         racks=chance.random() < 0.25,
         group=True,
+        oversleeps=Random(f"oversleeps {seed}").random() < OVERSLEEPS,
         hasty=chance.random() < 0.15,
         settings=_settings(chance) | ({"log.flush.interval.messages": "1"} if flush_on_ack else {}),
         faults=tuple(sorted(faults)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
+from random import Random
 
 from ottla.common.ids import TopicPartition
 from ottla.controller.machine import partitions_awaiting_directory
@@ -180,7 +181,10 @@ class Scenario:
             tasks.append(client.process.spawn(consumer.run()))
         for number in range(MEMBERS if plan.group else 0):
             client = cluster.new_client()
-            member = SimGroupMember(client, self.history, f"m{number}", self.places, self._owners)
+            oversleeping = Random(f"member {number} of {plan.seed}") if plan.oversleeps else None
+            member = SimGroupMember(
+                client, self.history, f"m{number}", self.places, self._owners, oversleeping
+            )
             self.members.append(member)
             client.process.spawn(member.run())
         return tasks
