@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 HELPERS = [
     "canary",
+    "conditions",
     "damage",
     "group_reader",
     "hostile",
@@ -21,6 +24,12 @@ HELPERS = [
 ]
 pytest.register_assert_rewrite(*(f"tests.cluster.{name}" for name in HELPERS))
 
+from tests.cluster.conditions import (  # noqa: E402
+    ClusterMaker,
+    ConditionedCluster,
+    Conditions,
+    conditions_of,
+)
 from tests.cluster.damage import Damaged, build  # noqa: E402
 
 Original = Callable[[str], Path]
@@ -30,8 +39,15 @@ QUICK = {"test_damaged_files", "test_history", "test_ottla_producer_faults", "te
 """What `make test` runs of this folder. In the other files brokers are killed and started many times."""
 
 
+DEALT: dict[str, Conditions] = {}
+"""The conditions of this run's schedules."""
+RUN = os.environ.get("OTTLA_TEST_SEED") or os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(random.random())
+"""The same for all workers of a run: they deal alike."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to `make test-all` what takes long."""
+    """Leave to `make test-all` what takes long, and deal the conditions of the schedules."""
+    DEALT.update(conditions_of(items, RUN))
     folder = Path(__file__).parent
     for item in items:
         if item.path.parent == folder and item.path.stem not in QUICK:
@@ -41,6 +57,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Tell pytest about our marker."""
     config.addinivalue_line("markers", "cluster: a schedule of faults that only `make test-cluster` runs")
+
+
+@pytest.fixture
+def under_conditions(request: pytest.FixtureRequest, tmp_path: Path) -> ClusterMaker:
+    """Makes the cluster of a schedule, under the conditions that it was dealt."""
+    conditions = DEALT[request.node.nodeid]
+    print(f"OTTLA_TEST_CONDITIONS={conditions}")
+
+    def make(
+        *, settings: Mapping[str, str] | None = None, disks: Mapping[int, Path] | None = None
+    ) -> ConditionedCluster:
+        return ConditionedCluster(
+            tmp_path, conditions, f"{RUN} {request.node.nodeid}", settings=settings, disks=disks
+        )
+
+    return make
 
 
 @pytest.fixture(scope="session")

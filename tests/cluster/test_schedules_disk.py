@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.cluster.conditions import ClusterMaker, ConditionedCluster, Conditions
 from tests.cluster.damage import flip
 from tests.cluster.history import Place
 from tests.cluster.mounts import CannotMount, CuttableDisk, small_tmpfs
@@ -26,26 +28,6 @@ pytestmark = [pytest.mark.cluster]
 SMALL_DISK = "96m"
 
 
-class ClusterOnDisks(ClusterProcess):
-    """A cluster with the data of its brokers on disks of ours, and what they say elsewhere."""
-
-    def __init__(self, data: Path, disk_of: dict[int, Path], settings: dict[str, str] | None = None) -> None:
-        self._disk_of = disk_of
-        super().__init__(data, settings=settings)
-
-    def make_broker(
-        self, number: int, settings: dict[str, str], arguments: list[str], environment: dict[str, str]
-    ) -> BrokerProcess:
-        """Return a broker on its disk."""
-        return BrokerProcess(
-            self._disk_of.get(number, self.data) / f"broker-{number}",
-            settings=settings,
-            arguments=arguments,
-            environment=environment,
-            stderr_path=self.data / f"broker-{number}.stderr",
-        )
-
-
 @contextmanager
 def cuttable_disk(folder: Path) -> Iterator[CuttableDisk]:
     try:
@@ -59,10 +41,10 @@ def cuttable_disk(folder: Path) -> Iterator[CuttableDisk]:
 
 
 @pytest.mark.root
-def test_the_power_of_all_brokers_is_cut_at_once(tmp_path: Path) -> None:
+def test_the_power_of_all_brokers_is_cut_at_once(tmp_path: Path, under_conditions: ClusterMaker) -> None:
     """With flush-on-ack every record was on all disks in sync before it was acknowledged."""
     with cuttable_disk(tmp_path) as disk:
-        cluster = ClusterOnDisks(tmp_path, dict.fromkeys((1, 2, 3), disk.path))
+        cluster = under_conditions(disks=dict.fromkeys((1, 2, 3), disk.path))
         with cluster, Trial(cluster, {"flush.messages": "1"}, keeps_commits=False) as trial:
             for _ in range(2):
                 trial.run_for(1)
@@ -82,13 +64,13 @@ def cut_power(disk: CuttableDisk, cluster: ClusterProcess) -> None:
 
 
 @pytest.mark.root
-def test_the_disk_of_one_broker_runs_full(tmp_path: Path) -> None:
+def test_the_disk_of_one_broker_runs_full(tmp_path: Path, under_conditions: ClusterMaker) -> None:
     """It leads one partition and follows the others. Others go on without it (decision 0032) until there is
     room; or it gives up if it could not flush.
     """
     try:
         with small_tmpfs(tmp_path / "small", SMALL_DISK) as small:
-            cluster = ClusterOnDisks(tmp_path, {1: small})
+            cluster = under_conditions(disks={1: small})
             with cluster, Trial(cluster) as trial:
                 trial.run_for(trial.choose.random())
                 fill(small / "ballast")
@@ -106,7 +88,7 @@ def test_the_disk_of_one_broker_runs_full(tmp_path: Path) -> None:
         pytest.skip(str(reason))
 
 
-class OnTwoDisks(ClusterOnDisks):
+class OnTwoDisks(ConditionedCluster):
     """Broker 1 has a second log directory, on a disk with more space."""
 
     @property
@@ -136,7 +118,7 @@ def test_one_of_two_disks_of_a_broker_runs_full(tmp_path: Path) -> None:
     """Others lead what is on it (decision 0300); the broker leads what is on its other disk."""
     try:
         with small_tmpfs(tmp_path / "small", SMALL_DISK) as small:
-            cluster = OnTwoDisks(tmp_path, {1: small})
+            cluster = OnTwoDisks(tmp_path, Conditions(), disks={1: small})
             with cluster, TwoDisksTrial(cluster) as trial:
                 led = {at for at, each in cluster.view().partitions.items() if each.leader == 1}
                 (inside,) = led & set(trial.places)
@@ -166,6 +148,26 @@ def logs_in(path: Path) -> set[Place]:
     return {(topic, int(number)) for topic, _, number in names if number.isdigit()}
 
 
+def test_a_broker_comes_back_with_an_empty_disk(under_conditions: ClusterMaker) -> None:
+    """First the leader, after all brokers died at once, so that nobody was elected; then a follower alone."""
+    with under_conditions() as cluster, Trial(cluster) as trial:
+        leader = trial.leader()
+        others = cluster.brokers.keys() - {leader}
+        for number in (*others, leader):
+            cluster.kill(number)
+        shutil.rmtree(cluster.brokers[leader].data)
+        cluster.start(leader)
+        cluster.start_together(others)
+        print(f"acks=all resumed after {trial.wait_for_acks():.2f} s")
+        cluster.wait_until_in_sync()
+        follower = trial.follower()
+        cluster.kill(follower)
+        shutil.rmtree(cluster.brokers[follower].data)
+        trial.wait_for_acks()
+        cluster.start(follower)
+        cluster.wait_until_in_sync()
+
+
 def fill(path: Path) -> None:
     """Take up all the room that there is."""
     with path.open("wb", buffering=0) as file:
@@ -176,11 +178,11 @@ def fill(path: Path) -> None:
             pass
 
 
-def test_a_replica_with_flipped_bits_and_a_torn_end(tmp_path: Path) -> None:
+def test_a_replica_with_flipped_bits_and_a_torn_end(under_conditions: ClusterMaker) -> None:
     """It was killed, and what was not flushed is damaged: it must take the truth from the others."""
     settings = {"log.flush.offset.checkpoint.interval.ms": "3600000"}
     choose = random.Random(5)
-    with ClusterProcess(tmp_path, settings=settings) as cluster, Trial(cluster) as trial:
+    with under_conditions(settings=settings) as cluster, Trial(cluster) as trial:
         for _ in range(2):
             trial.run_for(1)
             victim = trial.follower()

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka.admin import AdminClient
+from tests.cluster.conditions import ConditionedCluster
 from tests.cluster.group_reader import GroupReader
 from tests.cluster.history import Checker, History, Place
 from tests.cluster.load import LoadProducer, client_config, create_topic
@@ -91,6 +92,8 @@ class Trial:
         wait_until(
             lambda: len(self._group.ends()) == PARTITIONS, HEALED_WITHIN_S, lambda: "the group reads nothing"
         )
+        if isinstance(self.cluster, ConditionedCluster):
+            self.cluster.begin()
         return self
 
     def __exit__(
@@ -173,6 +176,8 @@ class Trial:
     # After it
 
     def _check(self) -> None:
+        if isinstance(self.cluster, ConditionedCluster):
+            self.cluster.calm()
         for producer in self._producers:
             producer.settle(HEALED_WITHIN_S)
         self.cluster.wait_until_in_sync(HEALED_WITHIN_S)
