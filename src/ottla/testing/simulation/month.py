@@ -24,13 +24,17 @@ from ottla.metadata.image import MAINTENANCE_KEY
 from ottla.protocol.errors import KafkaError
 from ottla.testing.simulation.cluster import SimCluster
 from ottla.testing.simulation.node import SimNode
-from ottla.testing.simulation.plan import Plan
+from ottla.testing.simulation.plan import TWO_DISKS, Plan
 from ottla.testing.simulation.probe import Probe
 from ottla.testing.simulation.scenario import HEALED_WITHIN_S, TOPIC, Outcome, Scenario, simulate
 from ottla.testing.simulation.watchman import Day, Watchman
 
 SINGLE = TopicPartition("single", 0)
-SETTINGS = {"replica.lag.time.max.ms": "4000", "leader.imbalance.check.interval.seconds": "3600"}
+SETTINGS = {
+    "replica.lag.time.max.ms": "4000",
+    "leader.imbalance.check.interval.seconds": "3600",
+    "log.dirs": TWO_DISKS["log.dirs"],
+}
 SKEW_MS = 5_000
 FRESH = "a fresh cluster"
 
@@ -97,6 +101,7 @@ class Month(Scenario):
         yield "a broker is added, and the load balanced", self._expansion
         yield "maintenance of a broker", self._maintenance
         yield "a disk is full", self._full_disk
+        yield "one of two disks is full", self._one_full_disk
         yield "a disk is replaced", self._replaced_disk
         yield "the only replica of a partition is lost", self._lost_partition
         yield "a clock is wrong", self._wrong_clock
@@ -162,10 +167,36 @@ class Month(Scenario):
         disk = self._node(3).disk
         disk.capacity_bytes = disk.used_bytes()
         await self.watchman.expect_red("broker 3 has no space", "disk-full", not_ready=[3])
+        await self._expect_restart(3, is_safe=False)
         self.watchman.expect("writes, led by others", await self.watchman.writes_work(15))
         self.watchman.expect_log("it drains", "broker 3 drains")
         disk.heal()
         await self.watchman.expect_green("broker 3 has space")
+
+    async def _one_full_disk(self) -> None:
+        """Others lead what is on it; the broker stays ready, and leads what is on its other disk."""
+        node = self._node(3)
+        assert node.broker is not None
+        paths = {
+            at.partition: log.path
+            for at, log in node.broker.log_directories.logs.items()
+            if at.topic == TOPIC
+        }
+        path = next(
+            each for each in node.directories if any(log.startswith(f"{each}/") for log in paths.values())
+        )
+        inside = {at for at, log in paths.items() if log.startswith(f"{path}/")}
+        node.disk.limit(path)
+        await self.watchman.expect_red("one disk of broker 3 has no space", "disk-full", not_ready=[])
+        self.watchman.expect("writes, led by others", await self.watchman.writes_work(15))
+        self.watchman.expect_log(
+            "the full disk", "broker 3: a log directory is full", f"the disk of {path} is full"
+        )
+        without = {each.index for each in self.cluster.image.topics[TOPIC].partitions if 3 in each.full}
+        self.watchman.expect(f"others lead {inside}, not {without}", without == inside)
+        self.watchman.expect("broker 3 may lead", self.cluster.image.brokers[3].can_lead)
+        node.disk.heal()
+        await self.watchman.expect_green("the disk of broker 3 has space")
 
     async def _replaced_disk(self) -> None:
         self._node(1).kill()
