@@ -23,7 +23,7 @@ COMMANDS = {
     "up": ("ottla.cli.up.command", "Run a broker, a schema registry and the console."),
     "serve": ("ottla.cli.serve.command", "Run a broker."),
     "topic": ("ottla.cli.topic.command", "Create, list, describe, alter and delete topics."),
-    "produce": ("ottla.cli.produce", "Write records to a topic, from lines or JSON."),
+    "produce": ("ottla.cli.produce.command", "Write records to a topic, from lines or files."),
     "consume": ("ottla.cli.consume.command", "Read records from topics."),
     "group": ("ottla.cli.group.command", "List, describe, reset and delete consumer groups."),
     "txn": ("ottla.cli.txn.command", "List, describe and abort transactions; find hanging ones."),

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ottla.cli import produce
 from ottla.cli.main import run
+from ottla.cli.produce import command as produce
 
 _SPEC = importlib.util.spec_from_file_location(
     "fake_broker_of_the_client_tests", Path(__file__).parents[1] / "client" / "conftest.py"

@@ -3,8 +3,8 @@ import threading
 
 import pytest
 
-from ottla.cli import produce
-from ottla.cli.produce import read_lines
+from ottla.cli.support import line_input
+from ottla.cli.support.line_input import by_delimiter, read_files, read_lines, whole_files
 
 
 def piped(*chunks):
@@ -41,13 +41,30 @@ async def test_lines_are_found_wherever_chunks_end(chunks, found):
     assert await all_lines(piped(*chunks)) == found
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+async def test_another_delimiter_is_found_wherever_chunks_end(size):
+    data = b"a\nb<>c<d<><>e"
+    descriptor = piped(*[data[at : at + size] for at in range(0, len(data), size)])
+    found = [each async for some in read_lines(descriptor, by_delimiter(b"<>")) for each in some]
+    os.close(descriptor)
+    assert found == [b"a\nb", b"c<d", b"", b"e"]
+
+
+async def test_files_are_read_one_after_the_other_and_whole(tmp_path):
+    paths = [tmp_path / name for name in ("one", "two")]
+    paths[0].write_bytes(b"a\nb")
+    paths[1].write_bytes(b"c\n")
+    assert [each async for some in read_files(paths) for each in some] == [b"a", b"b", b"c"]
+    assert [each async for some in whole_files(paths) for each in some] == [b"a\nb", b"c\n"]
+
+
 async def test_many_lines_come_in_order_through_a_small_window():
     data = b"".join(b"%d\n" % n for n in range(200_000))
     assert await all_lines(piped(data)) == [b"%d" % n for n in range(200_000)]
 
 
 async def test_a_line_without_an_end_is_refused(monkeypatch):
-    monkeypatch.setattr(produce, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(line_input, "MAX_LINE_BYTES", 100)
     descriptor = piped(b"x" * 101)
     with pytest.raises(ValueError, match="a line is longer than"):
         await all_lines(descriptor)

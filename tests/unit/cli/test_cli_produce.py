@@ -12,7 +12,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import decode_header
 
-produce_command = importlib.import_module("ottla.cli.produce")
+produce_command = importlib.import_module("ottla.cli.produce.sending")
 
 
 def stored(peer, topic="orders"):
@@ -56,6 +56,43 @@ def test_empty_keys_and_values_are_null_among_many_lines(ottla, peer):
         *((b"a", b"1"), (b"b", b"2"), (None, b"3"), (b"c", None), (b"d", b"4"))
     ]
     assert {each.headers for each in stored(peer)} == {(("h", b"1"),)}
+
+
+@pytest.mark.parametrize(
+    ("args", "stdin"),
+    [
+        (("-f", "%k=%v;"), b"a=1;b=2;"),
+        (("-f", "%v %k\\n"), b"1 a\n2 b\n"),
+        (("-f", "%v %k\\n"), b"1 a\n2 b"),
+        (("-f", "%K:%k%R%v"), b"1:a\0\0\0\x011" + b"1:b\0\0\0\x012"),
+        (("-K", "\\t", "-D", "\\0"), b"a\t1\0b\t2"),
+    ],
+)
+def test_templates_and_delimiters_are_read(ottla, peer, args, stdin):
+    peer.add_topic("orders")
+    done = ottla("produce", "orders", *args, stdin=stdin)
+    assert (done.code, done.err) == (0, "Wrote 2 records to orders\n")
+    assert [(each.key, each.value) for each in stored(peer)] == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_files_are_read_instead_of_standard_input(ottla, peer, tmp_path):
+    peer.add_topic("orders")
+    (tmp_path / "lines").write_text("a:1\nb:2\n")
+    ottla("produce", "orders", "--file", str(tmp_path / "lines"), "-K", ":")
+    ottla("produce", "orders", "--file", str(tmp_path / "lines"), "--whole-files")
+    (tmp_path / "table").write_text("id,name\n7,ann\n")
+    ottla("produce", "orders", "--file", str(tmp_path / "table"), "-f", "csv", "--key-field", "id")
+    assert [(each.key, each.value) for each in stored(peer)] == [
+        *((b"a", b"1"), (b"b", b"2"), (None, b"a:1\nb:2\n")),
+        (b"7", b'{"id": "7", "name": "ann"}'),
+    ]
+
+
+def test_input_that_a_template_does_not_fit_is_named(ottla, peer):
+    peer.add_topic("orders")
+    failed = ottla("produce", "orders", "-f", "%p,%v\\n", stdin=b"0,a\nx,b\n")
+    assert failed.code == 1
+    assert "error: line 2: b'x' is not a number" in failed.err
 
 
 def test_one_key_for_all_lines(ottla, peer):
@@ -111,6 +148,14 @@ def test_a_bad_line_is_named_and_the_lines_before_it_are_kept(ottla, peer):
         (("-K", ":", "-f", "json"), "--key-separator must not be empty, and needs lines rather than json"),
         (("-K", ""), "--key-separator must not be empty"),
         (("--keep-partitions",), "--keep-partitions needs --format json"),
+        (("-f", "yaml"), "--format is lines, json, csv, avro or a template"),
+        (("-f", "%k %v"), "nothing says where %v ends"),
+        (("-f", "%p\\n"), "has neither a key (%k) nor a value (%v)"),
+        (("-f", "%v{hex}\\n"), "%v{hex} is for writing"),
+        (("-f", "%v\\n", "-D", ";"), "--delimiter and a template exclude each other"),
+        (("-D", ""), "--delimiter must not be empty"),
+        (("-D", "\\q"), "\\q stands for nothing"),
+        (("--whole-files",), "--whole-files needs --file"),
         (("-H", "=x"), "'=x' is not name=value"),
         (("--acks", "2"), "'2' is not one of"),
     ],
@@ -163,7 +208,7 @@ def test_interrupting_keeps_what_was_read_and_says_how_to_go_on(ottla, peer, mon
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(60)
 
-    monkeypatch.setattr("ottla.cli.produce.read_lines", two_lines_and_then_the_user_is_tired)
+    monkeypatch.setattr("ottla.cli.produce.command.read_lines", two_lines_and_then_the_user_is_tired)
     done = ottla("produce", "orders", "-b", "fake:9092")
     assert done.code == 130
     assert done.err.splitlines() == [

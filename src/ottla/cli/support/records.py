@@ -35,6 +35,7 @@ Piece = Callable[[ConsumerRecord], bytes]
 Formatter = Callable[[ConsumerRecord], bytes]
 
 _TOKEN = re.compile(r"%(?:([kvs])\{(\w*)\}|(.?))|\\(x[0-9A-Fa-f]{2}|.?)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|.?)", re.DOTALL)
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
 
 
@@ -169,11 +170,53 @@ def _piece(token: re.Match[str]) -> bytes | Piece:
         if field not in _FIELDS:
             raise ValueError(f"%{field} stands for nothing; there are %{' %'.join(_FIELDS)} and %%")
         return _FIELDS[field]
+    return _escaped(escape)
+
+
+def _escaped(escape: str) -> bytes:
     if escape.startswith("x") and len(escape) == 3:
         return bytes([int(escape[1:], 16)])
     if escape not in _ESCAPES:
         raise ValueError(f"\\{escape} stands for nothing; there are \\n \\r \\t \\\\ and \\xHH")
     return _ESCAPES[escape]
+
+
+def unescaped(text: str) -> bytes:
+    """Return text with its escapes replaced; ValueError says what is wrong with it."""
+    pieces: list[bytes] = []
+    at = 0
+    for token in _ESCAPE.finditer(text):
+        pieces += (text[at : token.start()].encode(), _escaped(token[1]))
+        at = token.end()
+    return b"".join((*pieces, text[at:].encode()))
+
+
+def template_pieces(text: str) -> list[bytes | str]:
+    """Return the text and the letters of the fields of a template, in order, for reading."""
+    pieces: list[bytes | str] = []
+
+    def add(more: bytes) -> None:
+        last = pieces[-1] if pieces else None
+        if isinstance(last, bytes):
+            pieces[-1] = last + more
+        elif more:
+            pieces.append(more)
+
+    at = 0
+    for token in _TOKEN.finditer(text):
+        add(text[at : token.start()].encode())
+        spelled, spelling, field, escape = token.groups()
+        if spelled is not None:
+            raise ValueError(f"%{spelled}{{{spelling}}} is for writing; %{spelled} can be read")
+        if escape is not None:
+            add(_escaped(escape))
+        elif field == "%":
+            add(b"%")
+        else:
+            pieces.append(field)
+        at = token.end()
+    add(text[at:].encode())
+    return pieces
 
 
 _SPELLINGS: dict[str, Callable[[bytes], bytes]] = {
