@@ -203,7 +203,7 @@ def test_a_record_that_is_too_large_says_how_to_allow_it(ottla, peer):
 def test_interrupting_keeps_what_was_read_and_says_how_to_go_on(ottla, peer, monkeypatch):
     peer.add_topic("orders")
 
-    async def two_lines_and_then_the_user_is_tired(_descriptor):
+    async def two_lines_and_then_the_user_is_tired(_descriptor, cut):
         yield [b"one", b"two"]
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(60)
