@@ -74,7 +74,7 @@ def _change(section: Section, action: Action) -> dict[str, Any]:
         "tags": [section.title],
         "summary": action.summary,
         "operationId": _operation("post", action.path),
-        "parameters": _parameters(action.path, ()),
+        "parameters": _parameters(action.path, action.query),
         "requestBody": {"content": {"application/json": {"schema": schema}}},
         "responses": _responses("application/json", {"type": "object"}),
         "x-role": action.role.label,

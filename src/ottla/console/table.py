@@ -66,6 +66,7 @@ class Action:
     fields: tuple[Parameter, ...] = ()
     is_change: bool = True
     """Whether it is kept in the audit log; a preview changes nothing."""
+    query: tuple[Parameter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

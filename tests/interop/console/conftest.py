@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import expect, sync_playwright
 from tests.integration.registry_stage import RunningRegistry
-from tests.interop.console.stage import CHROMIUM, Browser, RunningConsole, fill
+from tests.interop.console.stage import CHROMIUM, Browser, RunningConsole, fill, write_pipeline_state
 
 from ottla.testing.local_broker import OttlaBroker
 
@@ -42,8 +43,16 @@ def registry(broker: OttlaBroker) -> Iterator[RunningRegistry]:
 
 
 @pytest.fixture(scope="module")
-def console(broker: OttlaBroker, registry: RunningRegistry) -> Iterator[RunningConsole]:
-    with RunningConsole(broker.bootstrap_servers, registry.url) as running:
+def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the state of a pipeline, whose driver is this process."""
+    root = tmp_path_factory.mktemp("pipelines")
+    write_pipeline_state(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def console(broker: OttlaBroker, registry: RunningRegistry, pipelines: Path) -> Iterator[RunningConsole]:
+    with RunningConsole(broker.bootstrap_servers, registry.url, pipelines=pipelines) as running:
         yield running
 
 

@@ -14,8 +14,10 @@ from tests.integration.console_stage import CLUSTER, RunningConsole
 
 from ottla.client import Consumer, Producer
 from ottla.client.admin import Admin
+from ottla.spark.pipelines.run.state import RUNNING, new_state
+from ottla.spark.pipelines.run.storage import open_storage
 
-__all__ = ["CLUSTER", "Browser", "RunningConsole", "fill", "shows"]
+__all__ = ["CLUSTER", "Browser", "RunningConsole", "fill", "shows", "write_pipeline_state"]
 CHROMIUM = Path("/usr/bin/chromium")
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 XSS = (
@@ -69,6 +71,20 @@ class Browser:
 def shows(page: Page, text: str) -> None:
     """Wait until a text is to be seen."""
     expect(page.get_by_text(text, exact=False).first).to_be_visible()
+
+
+def write_pipeline_state(root: Path, state: str = RUNNING, *, batch: int = 41) -> None:
+    """Write what a driver says of a pipeline with two flows, one of which keeps state."""
+    found = new_state("shop", "/srv/shop", "local[2]", time.time_ns() // 1_000_000)
+    flow = {
+        "flow": "revenue", "target": "revenue", "state": state, "batch": batch, "rows": 120_000 + batch,
+        "batch_rows": 400, "rows_per_second": 1_730.0, "batch_ms": 231, "lag": 12, "state_rows": 350,
+        "restarts": 1, "error": None,
+    }  # fmt: skip
+    checked = {**flow, "flow": "checked", "target": "good-orders", "state_rows": 0, "restarts": 0}
+    found.state, found.flows, found.dead_letters = state, [flow, checked], ["odd"]
+    (root / "shop").mkdir(exist_ok=True)
+    found.write(open_storage(root, "shop", root))
 
 
 def fill(bootstrap: str, replication: int = 1) -> None:

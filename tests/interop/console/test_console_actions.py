@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from playwright.sync_api import expect
-from tests.interop.console.stage import Browser, RunningConsole, shows
+from tests.interop.console.stage import Browser, RunningConsole, shows, write_pipeline_state
 
 from ottla.client import Consumer
 from ottla.client.admin import Admin
+from ottla.spark.pipelines.run.state import PAUSED, STOPPED
 from ottla.testing.local_broker import OttlaBroker
 
 SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}
@@ -62,6 +64,46 @@ def test_a_topic_is_created_configured_grown_cloned_and_deleted(
     shows(page, "Topic made-here-copy is deleted.")
     with Admin(broker.bootstrap_servers) as admin:
         assert "made-here-copy" not in admin.list_topics()
+
+
+def test_a_topic_is_analyzed_and_what_matches_is_copied(browser: Browser, broker: OttlaBroker) -> None:
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("sample", partitions=2)
+    page = browser.open("/topics/odd/statistics")
+    page.get_by_role("button", name="Analyze").click()
+    expect(page.locator("#scan-text")).to_contain_text("4 of 4 offsets")
+    expect(page.locator("#statistics tbody tr", has_text="Values")).to_contain_text("293 KiB")
+    assert browser.violations() == []
+    page = browser.open("/topics/orders/messages?where=%24.total%20%3E%20298")
+    shows(page, "found in 600 of 600")
+    page.get_by_role("button", name="Copy…").click()
+    assert browser.violations() == []
+    page.get_by_label("To", exact=True).fill("no-such-topic")
+    page.get_by_role("button", name="Copy", exact=True).click()
+    shows(page, "UNKNOWN_TOPIC_OR_PARTITION")
+    page.get_by_label("To", exact=True).fill("sample")
+    page.get_by_role("button", name="Copy", exact=True).click()
+    shows(page, "3 messages are copied from orders to sample.")
+    page.locator("#messages tr.message a").first.click()
+    shows(page, '"id": "o-0005')
+    shows(page, "trace")
+
+
+def test_a_pipeline_shows_what_its_driver_does(browser: Browser, pipelines: Path) -> None:
+    page = browser.open("/pipelines/shop")
+    page.get_by_role("button", name="Pause").click()
+    shows(page, "shop pauses after its current batches.")
+    assert (pipelines / "shop" / "paused").exists()
+    write_pipeline_state(pipelines, PAUSED, batch=42)  # the page is not loaded again
+    expect(page.locator("#flow-1")).to_contain_text("120,042")
+    assert browser.violations() == []
+    page.get_by_role("button", name="Resume").click()
+    shows(page, "shop resumes.")
+    assert not (pipelines / "shop" / "paused").exists()
+    write_pipeline_state(pipelines, STOPPED)
+    shows(page, "It does not run.")
+    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    write_pipeline_state(pipelines)
 
 
 def test_a_message_is_produced_found_opened_and_sent_again(browser: Browser, broker: OttlaBroker) -> None:
@@ -204,6 +246,20 @@ def test_a_schema_is_checked_registered_and_compared(browser: Browser) -> None:
     page.get_by_role("button", name="Register").click()
     shows(page, "Changes since version 1")
     expect(page.locator(".diff .added").filter(has_text="total")).to_have_count(1)
+    page.locator("[name=mode]").select_option("READONLY")
+    page.get_by_role("button", name="Save the mode").click()
+    shows(page, "The mode is READONLY now.")
+    page.locator("[name=mode]").select_option("READWRITE")
+    page.get_by_role("button", name="Save the mode").click()
+    shows(page, "The mode is READWRITE now.")
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_label("to confirm").fill("shop-value")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    shows(page, "shop-value is deleted.")
+    browser.open("/schemas?deleted=true")
+    assert browser.violations() == []
+    page.get_by_role("button", name="Restore").click()
+    shows(page, "shop-value is back, with schema id 2.")
 
 
 def test_every_change_is_in_the_audit_log(browser: Browser) -> None:

@@ -47,6 +47,19 @@ def test_a_connector_is_made_from_its_form_paused_and_deleted(
         shows(page, "Connector made is saved.")
         page.get_by_role("button", name="Pause").click()
         shows(page, "pause was asked for")
+        page.get_by_role("button", name="Resume").click()  # offered without a reload
+        shows(page, "resume was asked for")
+        page.get_by_role("button", name="Stop").click()
+        shows(page, "stop was asked for")
+        expect(page.locator("#connector-state .badge").first).to_have_text("STOPPED")
+        assert browser.violations() == []
+        page.get_by_role("link", name="Offsets").click()
+        shows(page, "It has no offsets yet.")
+        page.get_by_label("Offsets", exact=True).fill('{"offsets": 1')
+        page.get_by_role("button", name="Set", exact=True).click()
+        shows(page, "The offsets are not JSON")
+        assert browser.violations() == []
+        browser.open("/connectors/made")
         page.get_by_role("button", name="Delete…").click()
         page.get_by_label("to confirm").fill("made")
         page.get_by_role("button", name="Delete", exact=True).click()

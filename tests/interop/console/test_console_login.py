@@ -97,6 +97,23 @@ def test_a_login_at_an_openid_provider_leads_to_the_page_that_was_asked_for(
             browser.check()
 
 
+def test_an_open_page_leads_to_the_login_when_its_session_is_over(
+    secured: str, new_browser: NewBrowser
+) -> None:
+    with RunningConsole(secured, client=ADMIN, login="broker", idle_timeout_s=2.0) as console:
+        browser = new_browser(console.url)
+        log_in(browser, "chief", "chief-secret")
+        page = browser.page
+        page.wait_for_url(f"**/c/{CLUSTER}/topics")
+        page.get_by_role("link", name="Overview").click()  # its plots ask for samples all the time
+        page.wait_for_url("**/login?to=**")
+        page.get_by_label("User").fill("chief")
+        page.get_by_label("Password").fill("chief-secret")
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_url(f"**/c/{CLUSTER}")
+        browser.check()
+
+
 def test_an_acl_is_explained_created_and_lets_alice_in(
     guarded: RunningConsole, new_browser: NewBrowser
 ) -> None:

@@ -52,16 +52,23 @@ class Gate:
 
     async def session(self, request: Request) -> tuple[Session | None, Response | None]:
         """Return the session of a browser; None if it must log in first."""
-        found = self.console.sessions.find(cookies_of(request).get(COOKIE))
+        found = self._known(request)
         if found is None and request.headers.get("authorization"):
             return await self.program(request), None
         if found is None and not self.needs_login:
             found = self.console.sessions.begin(ANYBODY, ADMIN)
         return found, None
 
+    def _known(self, request: Request) -> Session | None:
+        """Return the session of a cookie; what an open page asks by itself keeps it from no time-out."""
+        is_by_itself = request.headers.get("x-background") == "true" or request.headers.get(
+            "accept", ""
+        ).startswith("text/event-stream")
+        return self.console.sessions.find(cookies_of(request).get(COOKIE), is_use=not is_by_itself)
+
     async def program(self, request: Request) -> Session:
         """Return the session of a program: by its cookie, by HTTP basic authentication, or anybody's."""
-        found = self.console.sessions.find(cookies_of(request).get(COOKIE))
+        found = self._known(request)
         if found is not None:
             return found
         given = request.headers.get("authorization", "")

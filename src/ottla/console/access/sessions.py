@@ -64,12 +64,13 @@ class Sessions:
         own = (token for token, each in self._sessions.items() if each.user == user)
         return next(own, None) or next(iter(self._sessions))
 
-    def find(self, token: str | None) -> Session | None:
-        """Return the session of a cookie, unless it has ended."""
+    def find(self, token: str | None, *, is_use: bool = True) -> Session | None:
+        """Return the session of a cookie, unless it has ended; a use keeps it from timing out."""
         session = self._sessions.get(token or "")
         if session is None or not self.is_open(session):
             return None
-        session.used_ms = self._clock.wall_ms()
+        if is_use:
+            session.used_ms = self._clock.wall_ms()
         return session
 
     def is_open(self, session: Session) -> bool:

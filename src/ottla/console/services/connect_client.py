@@ -7,7 +7,7 @@ from typing import Any
 from ottla.console.services.http_json import ServiceRefused, ask
 from ottla.http.json_client import JsonClient, path_of
 
-NOT_FOUND = 404
+NOT_FOUND, NOT_ALLOWED = 404, 405
 
 
 class ConnectClient:
@@ -20,6 +20,15 @@ class ConnectClient:
     async def get(self, *segments: object, **query: object) -> Any:
         """GET a path."""
         return await ask(self._client, "GET", path_of(*segments, **query))
+
+    async def maybe(self, *segments: object) -> dict[str, Any] | None:
+        """GET what older versions do not have; None if it is not there."""
+        try:
+            return dict(await self.get(*segments))
+        except ServiceRefused as error:
+            if error.status not in (NOT_FOUND, NOT_ALLOWED):
+                raise
+            return None
 
     async def send(self, method: str, body: Any, *segments: object, **query: object) -> Any:
         """Send a change."""

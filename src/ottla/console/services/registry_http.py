@@ -39,6 +39,19 @@ class RegistryHttp:
         """Return the names of all subjects."""
         return sorted(await self.get("subjects"))
 
+    async def deleted_subjects(self) -> list[str]:
+        """Return the names of the subjects that are deleted, but not for good."""
+        return sorted({*await self.get("subjects", deleted="true")} - {*await self.get("subjects")})
+
+    async def mode(self, subject: str | None = None) -> str:
+        """Return the mode of a subject, or the global one; an empty text if the registry has no modes."""
+        segments = ("mode",) if subject is None else ("mode", subject)
+        try:
+            found = await self.get(*segments, **({} if subject is None else {"defaultToGlobal": "true"}))
+        except ServiceRefused:
+            return ""
+        return str(found.get("mode", ""))
+
     async def latest_of(self, subjects: list[str]) -> dict[str, dict[str, Any]]:
         """Return the latest version of each subject."""
         turns = asyncio.Semaphore(AT_ONCE)

@@ -2,6 +2,7 @@
 (() => {
   "use strict";
   const $ = (selector, root = document) => root.querySelector(selector);
+  const BACKGROUND = { "x-background": "true" }; // does not keep a session from timing out
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 
   // Numbers and times.
@@ -41,7 +42,7 @@
 
   // Clicks: dialogs, menu, copy, toggles.
   document.addEventListener("click", (event) => {
-    const target = event.target.closest("[data-open],[data-close],[data-copy],[data-toggle],.menu,#theme,#save-filter,#search-cancel,#tail-pause");
+    const target = event.target.closest("[data-open],[data-close],[data-copy],[data-toggle],.menu,#theme,#save-filter,#search-cancel,#tail-pause,#scan-start,#scan-cancel,[data-range]");
     $$("details.more[open]").forEach((each) => { if (!each.contains(event.target)) each.open = false; });
     if (!target) return;
     if (target.dataset.open) { const dialog = document.getElementById(target.dataset.open); if (dialog) dialog.showModal(); }
@@ -51,6 +52,9 @@
     else if (target.id === "save-filter") saveFilter();
     else if (target.id === "search-cancel") stopSearch("cancelled");
     else if (target.id === "tail-pause") pauseTail(target);
+    else if (target.id === "scan-start") startScan($("#scan"));
+    else if (target.id === "scan-cancel") stopScan("cancelled");
+    else if (target.dataset.range) setRange(target.dataset.range);
     else if (target.classList.contains("menu")) {
       const isOpen = $("#side").classList.toggle("open");
       target.setAttribute("aria-expanded", String(isOpen));
@@ -111,23 +115,27 @@
       $$(".plot").forEach(draw);
     });
     events.onerror = () => {
-      if (events.readyState === EventSource.CLOSED) { setTimeout(follow, 2000); if ($("[data-recovers]")) probe(); }
+      if (events.readyState === EventSource.CLOSED) { setTimeout(follow, 2000); probe(); }
       else lost("The console cannot be reached; trying again.");
     };
     events.onopen = () => lost("");
     addEventListener("pagehide", () => events.close());
   };
-  const probe = () => fetch(document.body.dataset.base).then((answer) => { if (answer.ok) location.reload(); }).catch(() => {});
+  const probe = () => fetch(document.body.dataset.base, { redirect: "manual", headers: BACKGROUND }).then((answer) => {
+    if (answer.type === "opaqueredirect") location.href = "/login?to=" + encodeURIComponent(location.pathname); // the session is over
+    else if (answer.ok && $("[data-recovers]")) location.reload();
+  }).catch(() => {});
 
   // Plots.
-  const units = { "records/s": (v) => rate(v), records: (v) => rate(v), bytes, seconds };
+  const units = { "records/s": (v) => rate(v), records: (v) => rate(v), bytes, seconds, ms: (v) => seconds(v / 1000) };
   const axis = (style) => ({ stroke: style.getPropertyValue("--muted"), grid: { stroke: style.getPropertyValue("--line-soft"), width: 1 }, ticks: { show: false }, font: "11px system-ui", gap: 4 });
+  const clockOf = (at) => { const when = new Date(at * 1000); return pad(when.getHours()) + ":" + pad(when.getMinutes()) + ":" + pad(when.getSeconds()); };
   async function draw(figure) {
     if (!window.uPlot || figure.dataset.busy) return;
     figure.dataset.busy = "1";
     try {
       const base = "/api/clusters/" + document.body.dataset.base.slice(3);
-      const answer = await fetch(`${base}/history?series=${encodeURIComponent(figure.dataset.series)}&hours=${figure.dataset.hours}`);
+      const answer = await fetch(`${base}/history?series=${encodeURIComponent(figure.dataset.series)}&hours=${figure.dataset.hours}`, { headers: BACKGROUND });
       if (!answer.ok) return;
       const found = await answer.json();
       const canvas = $(".canvas", figure);
@@ -137,6 +145,14 @@
       const unit = units[figure.dataset.unit] || String;
       const data = [found.times, ...found.values];
       const theme = isDark() ? "dark" : "light";
+      const say = (at) => { // the values under the pointer, or the newest ones
+        const parts = found.series.map((name, i) => [name.split(".").slice(1, -1).join("."), data[i + 1][at ?? data[i + 1].findLastIndex((each) => each !== null)]]);
+        const texts = parts.map(([name, value]) => (parts.length > 1 ? name + ": " : "") + (value === null || value === undefined ? "–" : unit(value)));
+        const when = at === null || at === undefined ? "" : clockOf(data[0][at]) + "  ";
+        $(".now", figure).textContent = when + texts.join(", ");
+      };
+      figure.say = say;
+      say(null);
       if (figure.plot && figure.drawnIn === theme && figure.plot.width === canvas.clientWidth) { figure.plot.setData(data); return; }
       if (figure.plot) figure.plot.destroy();
       canvas.replaceChildren();
@@ -144,13 +160,20 @@
       const clock = (_, ticks) => ticks.map((at) => { const when = new Date(at * 1000); const text = pad(when.getHours()) + ":" + pad(when.getMinutes()); return ticks.length > 1 && ticks[1] - ticks[0] < 60 ? text + ":" + pad(when.getSeconds()) : text; });
       figure.plot = new uPlot({
         width: canvas.clientWidth, height: 130, legend: { show: false }, cursor: { y: false, points: { show: found.series.length === 1 } },
+        hooks: { setCursor: [(plot) => figure.say(plot.cursor.idx)] },
         scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
         axes: [{ ...axis(style), size: 26, space: 70, values: clock }, y],
-        series: [{}, ...found.series.map((name, at) => ({ label: name, stroke: accent, width: 1.5, alpha: 1 - at * 0.18, spanGaps: true, fill: found.series.length === 1 ? accent + "1a" : undefined, points: { show: false } }))],
+        series: [{}, ...found.series.map((name, at) => ({ label: name, stroke: at ? style.getPropertyValue("--series-" + (at % 5 + 1)).trim() : accent, width: 1.5, spanGaps: true, fill: found.series.length === 1 ? accent + "1a" : undefined, points: { show: false } }))],
       }, data, canvas);
       figure.drawnIn = theme;
     } finally { delete figure.dataset.busy; }
   }
+
+  const setRange = (hours) => {
+    localStorage.setItem("ottla.hours", hours);
+    $$("[data-range]").forEach((each) => each.setAttribute("aria-pressed", String(each.dataset.range === hours)));
+    $$(".plot").forEach((each) => { each.dataset.hours = hours; draw(each); });
+  };
 
   // Search and tail.
   const addRows = (html, atTop, most) => {
@@ -209,6 +232,30 @@
     else { startTail(box); button.textContent = "Pause"; }
   };
 
+  // Statistics of a topic.
+  let scanning = null;
+  const stopScan = (word) => {
+    if (scanning) { scanning.close(); scanning = null; }
+    $("#scan-cancel").hidden = true; $("#scan-start").hidden = false;
+    if (word) $("#scan-text").textContent += ", " + word;
+  };
+  const startScan = (box) => {
+    scanning = new EventSource(box.dataset.src);
+    $("#scan-start").hidden = true; $("#scan-cancel").hidden = $("#scan-bar").hidden = false;
+    $("#scan-text").textContent = "scanning";
+    scanning.addEventListener("statistics", (event) => {
+      const { numbers, html } = JSON.parse(event.data);
+      $("#statistics").innerHTML = html; // rendered and escaped by the server
+      localTimes($("#statistics"));
+      $("#scan-bar").value = numbers.total ? numbers.scanned / numbers.total : 1;
+      $("#scan-text").textContent = `${number.format(numbers.scanned)} of ${number.format(numbers.total)} offsets, ${rate(numbers.rate)} records/s`;
+      if (numbers.done) stopScan("done");
+    });
+    scanning.addEventListener("problem", (event) => { $("#scan-text").textContent = JSON.parse(event.data); stopScan(""); });
+    scanning.onerror = () => stopScan("interrupted");
+    addEventListener("pagehide", () => scanning && scanning.close());
+  };
+
   // Filters that were saved, in this browser.
   const filterKey = () => "ottla.filters." + $("#filters").dataset.topic;
   const savedFilters = () => { try { return JSON.parse(localStorage.getItem(filterKey())) || []; } catch { return []; } };
@@ -238,7 +285,7 @@
 
   const ready = () => {
     localTimes(document);
-    $$(".plot").forEach(draw);
+    setRange(localStorage.getItem("ottla.hours") || "1");
     showSaved();
     const search = $("#search"), tail = $("#tail");
     if (search) startSearch(search);

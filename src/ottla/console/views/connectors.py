@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ottla.console.context import Context
@@ -11,6 +12,8 @@ from ottla.console.table import Action, Data, Form, Outcome, Parameter, Section,
 
 CONTROLS = {"pause": "PUT", "resume": "PUT", "stop": "PUT", "restart": "POST"}
 HIDDEN = "PASSWORD"
+CONTROLS_IN = {"PAUSED": ("resume", "stop", "restart"), "STOPPED": ("resume",)}
+"""What is offered in a state; in all others, all but resume."""
 
 
 def _connect(ctx: Context) -> ConnectClient:
@@ -70,8 +73,49 @@ async def connector(ctx: Context) -> Data:
             for each in status.get("tasks", [])
         ],
         "config": dict(sorted(config.items())),
-        "controls": list(CONTROLS),
+        "controls": CONTROLS_IN.get(_row(name, {"status": status})["state"], ("pause", "stop", "restart")),
+        "topics": (await connect.maybe("connectors", name, "topics") or {}).get(name, {}).get("topics", []),
     }
+
+
+async def offsets(ctx: Context) -> Data:
+    """Return how far a connector is: positions in its source, or the offsets of its topics."""
+    connect, name = _connect(ctx), ctx.params["connector"]
+    status = await connect.status(name)
+    found = await connect.maybe("connectors", name, "offsets")
+    listed = [] if found is None else list(found.get("offsets", []))
+    return {
+        "connector": _row(name, {"status": status}),
+        "is_known": found is not None,
+        "offsets": [
+            {part: json.dumps(each.get(part), ensure_ascii=False) for part in ("partition", "offset")}
+            for each in listed
+        ],
+        "text": json.dumps({"offsets": listed}, indent=2, ensure_ascii=False),
+    }
+
+
+async def set_offsets(ctx: Context, form: Form) -> Outcome:
+    """Set the offsets of a stopped connector."""
+    connect, name = _connect(ctx), ctx.params["connector"]
+    given = form.values.get("offsets")
+    try:
+        body = {"offsets": given} if isinstance(given, list) else json.loads(form.text("offsets"))
+    except ValueError as error:
+        raise UserError(f"The offsets are not JSON: {error}.") from None
+    found = await connect.send("PATCH", body, "connectors", name, "offsets")
+    return Outcome(str(found.get("message", "The offsets are set.")), ctx.url("connectors", name, "offsets"))
+
+
+async def reset_offsets(ctx: Context, form: Form) -> Outcome:
+    """Forget the offsets of a stopped connector: it begins anew."""
+    connect, name = _connect(ctx), ctx.params["connector"]
+    if form.text("confirm", "") != name:
+        raise UserError(f"Type the connector's name, {name}, to confirm.")
+    found = await connect.send("DELETE", None, "connectors", name, "offsets")
+    return Outcome(
+        str(found.get("message", "The offsets are reset.")), ctx.url("connectors", name, "offsets")
+    )
 
 
 async def configuration(ctx: Context) -> Data:
@@ -191,7 +235,14 @@ SECTION = Section(
     "c",
     views=(
         View("/connectors", "List of connectors", "connectors.html", connectors),
-        View("/connectors/{connector}", "A connector and its tasks", "connector.html", connector),
+        View(
+            "/connectors/{connector}",
+            "A connector and its tasks",
+            "connector.html",
+            connector,
+            fragment="parts/connector_state.html",
+        ),
+        View("/connectors/{connector}/offsets", "Offsets of a connector", "connector_offsets.html", offsets),
         View(
             "/configure-connector",
             "Settings of a connector, explained",
@@ -211,6 +262,18 @@ SECTION = Section(
                 Parameter("what", ", ".join(CONTROLS), required=True),
                 Parameter("task", "One task only", "integer"),
             ),
+        ),
+        Action(
+            "/connectors/{connector}/offsets",
+            "Set the offsets of a connector",
+            set_offsets,
+            fields=(Parameter("offsets", "As listed: [{partition, offset}]", "array", required=True),),
+        ),
+        Action(
+            "/connectors/{connector}/reset-offsets",
+            "Reset the offsets of a connector",
+            reset_offsets,
+            fields=(Parameter("confirm", "The connector's name", required=True),),
         ),
         Action(
             "/connectors/{connector}/delete",

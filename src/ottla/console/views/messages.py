@@ -155,7 +155,8 @@ async def _page(ctx: Context, topic: str, start: str, limit: int) -> positions.P
     return await read(cluster, topic, ranges, begin, limit)
 
 
-async def _scan(ctx: Context, limit: int) -> AsyncIterator[Progress]:
+async def scan_of(ctx: Context, limit: int) -> AsyncIterator[Progress]:
+    """Return the scan that the filters of a request ask for; the newest come last."""
     cluster, topic = ctx.admin.cluster, ctx.params["topic"]
     ranges = await positions.ranges_of(cluster, topic, _partitions(ctx))
     start = ctx.query("start", positions.OLDEST)
@@ -174,7 +175,7 @@ async def _scan(ctx: Context, limit: int) -> AsyncIterator[Progress]:
 async def searching(ctx: Context) -> Download:
     """Send what a search finds, and how far it is."""
     check_messages_shown(ctx)
-    scan = await _scan(ctx, ctx.number("limit", SHOWN, least=1, most=MAX_SHOWN))
+    scan = await scan_of(ctx, ctx.number("limit", SHOWN, least=1, most=MAX_SHOWN))
     return Download(sse.CONTENT_TYPE, None, sse.kept_alive(_search_events(ctx, scan)))
 
 
@@ -229,7 +230,7 @@ async def export(ctx: Context) -> Download:
     kind = ctx.query("format", CSV)
     if kind not in KINDS:
         raise UserError(f"format is one of {', '.join(KINDS)}", status=400)
-    scan = await _scan(ctx, ctx.number("limit", 100_000, least=1, most=MAX_EXPORTED))
+    scan = await scan_of(ctx, ctx.number("limit", 100_000, least=1, most=MAX_EXPORTED))
     suffix = "jsonl" if kind == "json" else kind
     return Download(KINDS[kind], f"{ctx.params['topic']}.{suffix}", exported(kind, scan))
 

@@ -15,7 +15,7 @@ from ottla.console.table import Action, Data, Form, Outcome, Parameter, Section,
 from ottla.console.views.messages import MAX_SHOWN, SHOWN, check_messages_shown
 from ottla.protocol.errors import UnknownTopicOrPartition
 
-SERIES = ("rows_per_second", "lag", "state_rows")
+SERIES = ("rows_per_second", "lag", "batch_ms", "state_rows")
 
 
 def states(root: Path | None) -> list[Any]:
@@ -25,6 +25,12 @@ def states(root: Path | None) -> list[Any]:
     from ottla.spark.pipelines.run.state import all_states
 
     return all_states(root)
+
+
+def _alive() -> tuple[str, ...]:
+    from ottla.spark.pipelines.run.state import ALIVE
+
+    return ALIVE
 
 
 def samples(root: Path | None) -> dict[str, float]:
@@ -51,6 +57,7 @@ def _row(state: Any) -> dict[str, Any]:
     return {
         "name": state.name,
         "state": state.now(),
+        "is_alive": state.now() in _alive(),
         "flows": len(state.flows),
         "rows": sum(flow.get("rows", 0) for flow in state.flows),
         "rate": sum(flow.get("rows_per_second", 0.0) for flow in state.flows),
@@ -76,10 +83,10 @@ async def pipeline(ctx: Context) -> Data:
     """Return a pipeline with its flows."""
     state = await _the_pipeline(ctx)
     return {
-        "tab": "flows",
+        "tab": ctx.query("tab", "flows"),
         "pipeline": _row(state),
         "flows": list(state.flows),
-        "can_stop": state.is_here(),
+        "can_stop": state.is_here() and state.now() in _alive(),
         "dead_letters": list(state.dead_letters),
     }
 
@@ -100,7 +107,7 @@ async def dead_letters(ctx: Context) -> Data:
     return {
         "tab": "dead-letters",
         "pipeline": _row(state),
-        "can_stop": state.is_here(),
+        "can_stop": state.is_here() and state.now() in _alive(),
         "dead_letters": list(state.dead_letters),
         "missing": missing,
         "letters": found[:limit],
@@ -135,11 +142,9 @@ async def stop(ctx: Context, form: Form) -> Outcome:
 
 async def _ask_driver(ctx: Context, what: str, *, is_wanted: bool = True) -> Any:
     """Leave a request for the driver in the pipeline's folder, as `ottla pipeline` does."""
-    from ottla.spark.pipelines.run.state import ALIVE
-
     state, root = await _the_pipeline(ctx), ctx.console.options.pipelines
     assert root is not None
-    if state.now() not in ALIVE:
+    if state.now() not in _alive():
         raise UserError(f"{state.name} is not running: {state.now()}.", f"ottla pipeline run {state.path}")
     file = root / state.name / what
     if is_wanted:
@@ -180,7 +185,14 @@ SECTION = Section(
     "p",
     views=(
         View("/pipelines", "List of pipelines", "pipelines.html", pipelines),
-        View("/pipelines/{pipeline}", "A pipeline and its flows", "pipeline.html", pipeline),
+        View(
+            "/pipelines/{pipeline}",
+            "A pipeline and its flows",
+            "pipeline.html",
+            pipeline,
+            query=(Parameter("tab", "The page that its state is shown on"),),
+            fragment="parts/pipeline_state.html",
+        ),
         View(
             "/pipelines/{pipeline}/dead-letters",
             "The newest dead letters of a pipeline",

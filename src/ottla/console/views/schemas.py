@@ -21,6 +21,7 @@ LEVELS = (
     "FULL_TRANSITIVE",
     "NONE",
 )
+MODES = ("READWRITE", "READONLY", "IMPORT")
 TYPES = ("AVRO", "JSON", "PROTOBUF")
 MAX_DESCRIBED = 200
 
@@ -45,6 +46,10 @@ async def schemas(ctx: Context) -> Data:
         "q": ctx.query("q"),
         "level": "",
         "levels": LEVELS,
+        "mode": "",
+        "modes": MODES,
+        "deleted": [],
+        "shows_deleted": ctx.query("deleted") == "true",
         "reason": "",
     }
     if registry is None:
@@ -55,6 +60,9 @@ async def schemas(ctx: Context) -> Data:
     try:
         names = [each for each in await registry.subjects() if wanted in each.lower()]
         page["level"] = await registry.level()
+        page["mode"] = await registry.mode()
+        if page["shows_deleted"]:
+            page["deleted"] = [each for each in await registry.deleted_subjects() if wanted in each.lower()]
     except ServiceUnavailable as error:
         return {**page, "is_configured": False, "reason": f"{error}. Start one: ottla registry serve"}
     latest = await registry.latest_of(names[:MAX_DESCRIBED])
@@ -93,6 +101,8 @@ async def subject(ctx: Context) -> Data:
         "diff": [] if older is None else difference(pretty(older), pretty(found)),
         "level": await registry.level(name),
         "levels": LEVELS,
+        "mode": await registry.mode(name),
+        "modes": MODES,
         "types": TYPES,
     }
 
@@ -177,6 +187,28 @@ async def set_level(ctx: Context, form: Form) -> Outcome:
     return Outcome(f"The compatibility level is {level} now.", to)
 
 
+async def set_mode(ctx: Context, form: Form) -> Outcome:
+    """Set the mode of a subject, or the global one."""
+    registry, name, mode = _registry(ctx), form.text("subject", ""), form.text("mode")
+    if mode not in MODES:
+        raise UserError(f"mode is one of {', '.join(MODES)}")
+    await registry.put({"mode": mode}, "mode", *([name] if name else []))
+    return Outcome(f"The mode is {mode} now.", ctx.url("schemas", name) if name else ctx.url("schemas"))
+
+
+async def restore(ctx: Context, form: Form) -> Outcome:
+    """Bring back a deleted subject: register its newest schema again."""
+    registry, name = _registry(ctx), ctx.params["subject"]
+    versions = sorted(await registry.get("subjects", name, "versions", deleted="true"))
+    last = await registry.get("subjects", name, "versions", versions[-1], deleted="true")
+    kept = ("schema", "schemaType", "references", "metadata", "ruleSet")
+    body = {each: last[each] for each in kept if last.get(each)}
+    found = await registry.post(body, "subjects", name, "versions")
+    return Outcome(
+        f"{name} is back, with schema id {found['id']}.", ctx.url("schemas", name), {"id": found["id"]}
+    )
+
+
 async def delete(ctx: Context, form: Form) -> Outcome:
     """Delete a subject, or one version of it; for good with `permanent`."""
     registry, name = _registry(ctx), ctx.params["subject"]
@@ -184,7 +216,8 @@ async def delete(ctx: Context, form: Form) -> Outcome:
         raise UserError(f"Type the subject's name, {name}, to confirm.")
     version = form.text("version", "")
     segments = ("subjects", name, "versions", version) if version else ("subjects", name)
-    await registry.delete(*segments)
+    if not form.flag("is_deleted"):
+        await registry.delete(*segments)
     if form.flag("permanent"):
         await registry.delete(*segments, permanent="true")
     return Outcome(f"{name}{' version ' + version if version else ''} is deleted.", ctx.url("schemas"))
@@ -208,7 +241,10 @@ SECTION = Section(
             "List of subjects",
             "schemas.html",
             schemas,
-            query=(Parameter("q", "Part of the name"),),
+            query=(
+                Parameter("q", "Part of the name"),
+                Parameter("deleted", "true: also those that can be restored", "boolean"),
+            ),
         ),
         View(
             "/schemas/{subject}",
@@ -238,6 +274,17 @@ SECTION = Section(
             ),
         ),
         Action(
+            "/schema-mode",
+            "Set a mode",
+            set_mode,
+            ADMIN,
+            fields=(
+                Parameter("subject", "A subject; absent: all"),
+                Parameter("mode", ", ".join(MODES), required=True),
+            ),
+        ),
+        Action("/schemas/{subject}/restore", "Restore a deleted subject", restore),
+        Action(
             "/schemas/{subject}/delete",
             "Delete a subject or a version",
             delete,
@@ -245,6 +292,7 @@ SECTION = Section(
                 Parameter("confirm", "The subject's name", required=True),
                 Parameter("version", "One version only", "integer"),
                 Parameter("permanent", "true: for good", "boolean"),
+                Parameter("is_deleted", "true: it was deleted before, but not for good", "boolean"),
             ),
         ),
     ),

@@ -29,6 +29,16 @@ def test_sessions_end_when_they_are_old_or_idle() -> None:
     assert [each.user for each in sessions.ended()] == ["alice", "bob"]
 
 
+def test_what_an_open_page_asks_by_itself_keeps_no_session_open() -> None:
+    clock = ManualClock()
+    sessions = Sessions(clock, lifetime_s=100, idle_s=10)
+    session = sessions.begin("alice", VIEWER)
+    for _ in range(2):
+        assert sessions.find(session.token, is_use=False) is session
+        clock.advance(6_000)
+    assert sessions.find(session.token, is_use=False) is None
+
+
 def test_a_user_with_many_sessions_displaces_their_own_which_end() -> None:
     sessions = Sessions(ManualClock(), lifetime_s=100, idle_s=10)
     alice = sessions.begin("alice")
