@@ -7,13 +7,12 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 from tests.interop.console.stage import Browser, RunningConsole, shows, write_pipeline_state
+from tests.interop.console.walks import register_a_schema, reset_offsets
 
 from ottla.client import Consumer
 from ottla.client.admin import Admin
 from ottla.spark.pipelines.run.state import PAUSED, STOPPED
 from ottla.testing.local_broker import OttlaBroker
-
-SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}
 
 
 def test_a_topic_is_created_configured_grown_cloned_and_deleted(
@@ -213,39 +212,12 @@ def test_an_export_is_the_whole_topic(browser: Browser) -> None:
 
 
 def test_offsets_are_reset_with_a_preview(browser: Browser, broker: OttlaBroker) -> None:
-    page = browser.open("/groups/billing")
-    page.get_by_role("link", name="Reset offsets").click()
-    page.locator("[name=target]").select_option("earliest")
-    page.get_by_role("button", name="Preview").click()
-    expect(page.locator("#preview tbody tr")).not_to_have_count(0)
-    with Admin(broker.bootstrap_servers) as admin:
-        assert any(each.offset for each in admin.group_offsets("billing").values()), (
-            "a preview changes nothing"
-        )
-    page.get_by_role("button", name="Reset", exact=False).last.click()
-    shows(page, "of billing.")
-    with Admin(broker.bootstrap_servers) as admin:
-        assert {each.offset for each in admin.group_offsets("billing").values()} == {0}
+    reset_offsets(browser, broker.bootstrap_servers)
 
 
-def test_a_schema_is_checked_registered_and_compared(browser: Browser) -> None:
-    page = browser.open("/create-schema")
-    page.locator("[name=subject]").first.fill("shop-value")
-    page.locator("[name=schema]").fill(json.dumps(SCHEMA))
-    page.get_by_role("button", name="Register").click()
-    shows(page, "shop-value has a new schema")
-    page.get_by_role("link", name="New version").click()
-    broken = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "total", "type": "double"}]}  # type: ignore[misc]
-    page.locator("[name=schema]").fill(json.dumps(broken))
-    page.get_by_role("button", name="Check compatibility").click()
-    shows(page, "Not compatible.")
-    broken["fields"][-1]["default"] = 0.0  # type: ignore[index]
-    page.locator("[name=schema]").fill(json.dumps(broken))
-    page.get_by_role("button", name="Check compatibility").click()
-    expect(page.locator("#checked")).to_have_text("Compatible.")
-    page.get_by_role("button", name="Register").click()
-    shows(page, "Changes since version 1")
-    expect(page.locator(".diff .added").filter(has_text="total")).to_have_count(1)
+def test_a_schema_is_checked_registered_compared_deleted_and_restored(browser: Browser) -> None:
+    register_a_schema(browser)
+    page = browser.page
     page.locator("[name=mode]").select_option("READONLY")
     page.get_by_role("button", name="Save the mode").click()
     shows(page, "The mode is READONLY now.")

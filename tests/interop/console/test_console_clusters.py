@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
+from tests.integration.connect_stage import IdleEngine, RunningWorker
+from tests.integration.registry_stage import RunningRegistry
 from tests.interop.apache_kafka import JAVA, ApacheKafka
 from tests.interop.console.conftest import NewBrowser
 from tests.interop.console.stage import Browser, RunningConsole, fill, shows
+from tests.interop.console.walks import (
+    allow_and_deny,
+    delete_the_acl,
+    make_a_connector,
+    register_a_schema,
+    reset_offsets,
+)
 from tests.interop.fetch_jars import KAFKA_JARS
 
 from ottla.testing.local_cluster import LocalCluster
 
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 CONSOLE_TOOLS = "org.apache.kafka.tools.consumer"
 SHARE_STATE = {
     "share.coordinator.state.topic.replication.factor": "1",
@@ -36,7 +51,7 @@ PAGES = {
     "/brokers": "Elect preferred leaders",
     "/brokers/1": "log.dirs",
     "/reassignments": "No reassignment is in progress",
-    "/acls": "The brokers have no authorizer",
+    "/acls": "There are no ACLs",
     "/users": "There are no users",
     "/quotas": "There are no quotas",
 }
@@ -63,13 +78,40 @@ def create_produce_and_search(browser: Browser) -> None:
     browser.check()
 
 
-def test_three_brokers_and_a_lost_one(new_browser: NewBrowser) -> None:
-    with LocalCluster(3) as cluster:
-        fill(cluster.bootstrap_servers, replication=2)
-        with RunningConsole(cluster.bootstrap_servers) as console:
+@contextmanager
+def console_with_services(
+    bootstrap: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RunningConsole]:
+    """A console of a cluster with a schema registry and a Connect worker beside it."""
+    monkeypatch.setattr("ottla.connect.herder.task_runner.EngineSupervisor", IdleEngine)
+    with (
+        RunningRegistry(bootstrap) as registry,
+        RunningWorker(bootstrap, folder) as connect,
+        RunningConsole(bootstrap, registry.url, connect_url=connect.url) as console,
+    ):
+        yield console
+
+
+def change_everything(browser: Browser, bootstrap: str) -> None:
+    create_produce_and_search(browser)
+    reset_offsets(browser, bootstrap)
+    register_a_schema(browser)
+    allow_and_deny(browser)
+    delete_the_acl(browser)
+    make_a_connector(browser)
+    browser.check()
+
+
+def test_three_brokers_and_a_lost_one(
+    tmp_path: Path, new_browser: NewBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LocalCluster(3, settings=AUTHORIZER) as cluster:
+        bootstrap = cluster.bootstrap_servers
+        fill(bootstrap, replication=2)
+        with console_with_services(bootstrap, tmp_path, monkeypatch) as console:
             browser = new_browser(console.url)
             look_at_every_page(browser)
-            create_produce_and_search(browser)
+            change_everything(browser, bootstrap)
             page = browser.open("/reassignments?topic=orders")
             page.locator("[name=replication]").fill("3")
             page.get_by_role("button", name="Preview").click()
@@ -89,18 +131,18 @@ def test_three_brokers_and_a_lost_one(new_browser: NewBrowser) -> None:
             )
 
 
-def test_apache_kafka(tmp_path: Path, new_browser: NewBrowser) -> None:
+def test_apache_kafka(tmp_path: Path, new_browser: NewBrowser, monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("java") is None:
         pytest.skip("java is not installed")
     if not KAFKA_JARS.is_dir():
         pytest.skip(f"Kafka's jars are not in {KAFKA_JARS}; fetch them with: make interop")
-    with ApacheKafka(tmp_path, properties=SHARE_STATE) as kafka:
+    with ApacheKafka(tmp_path, properties=SHARE_STATE | AUTHORIZER) as kafka:
         fill(kafka.address)
         read_as_share_group(kafka.address)
-        with RunningConsole(kafka.address) as console:
+        with console_with_services(kafka.address, tmp_path, monkeypatch) as console:
             browser = new_browser(console.url)
             look_at_every_page(browser)
-            create_produce_and_search(browser)
+            change_everything(browser, kafka.address)
             page = browser.open("/groups?type=share")
             page.get_by_role("link", name="sharers").click()
             shows(page, "Finished up to")

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from tests.integration.connect_stage import IdleEngine, RunningWorker
 from tests.interop.console.conftest import NewBrowser
 from tests.interop.console.stage import RunningConsole, shows
+from tests.interop.console.walks import make_a_connector
 
 from ottla.testing.local_broker import OttlaBroker
 
@@ -27,26 +28,8 @@ def test_a_connector_is_made_from_its_form_paused_and_deleted(
     broker, connect = worker
     with RunningConsole(broker.bootstrap_servers, connect_url=connect.url) as console:
         browser = new_browser(console.url)
-        page = browser.open("/connectors")
-        shows(page, "There are no connectors yet.")
-        assert browser.violations() == []
-        page.get_by_role("link", name="Create a connector").click()
-        datagen = page.locator("select[name=class] option", has_text="Datagen").first.inner_text()
-        page.locator("select[name=class]").select_option(datagen)
-        page.get_by_role("button", name="Choose").click()
-        page.locator("form.panel [name=name]").fill("made")
-        page.get_by_role("button", name="Check").click()
-        shows(page, "must be corrected")
-        assert browser.violations() == []
-        page.locator("form.panel [name=name]").fill("made")
-        page.locator("[name='config.topic']").fill("generated")
-        page.get_by_role("button", name="Check").click()
-        shows(page, "The settings are valid.")
-        page.locator("form.panel [name=name]").fill("made")
-        page.get_by_role("button", name="Save").click()
-        shows(page, "Connector made is saved.")
-        page.get_by_role("button", name="Pause").click()
-        shows(page, "pause was asked for")
+        make_a_connector(browser)
+        page = browser.page
         page.get_by_role("button", name="Resume").click()  # offered without a reload
         shows(page, "resume was asked for")
         page.get_by_role("button", name="Stop").click()
@@ -55,7 +38,7 @@ def test_a_connector_is_made_from_its_form_paused_and_deleted(
         assert browser.violations() == []
         page.get_by_role("link", name="Offsets").click()
         shows(page, "It has no offsets yet.")
-        page.get_by_label("Offsets", exact=True).fill('{"offsets": 1')
+        page.locator("[name=offsets]").fill('{"offsets": 1')
         page.get_by_role("button", name="Set", exact=True).click()
         shows(page, "The offsets are not JSON")
         assert browser.violations() == []

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from tests.integration.openid_stage import OpenIdProvider
 from tests.interop.console.conftest import NewBrowser
 from tests.interop.console.stage import CLUSTER, Browser, RunningConsole, shows
+from tests.interop.console.walks import allow_and_deny, delete_the_acl
 
 from ottla.client.admin import Admin
 from ottla.console.access.oidc import OidcOptions
@@ -129,29 +130,14 @@ def test_an_acl_is_explained_created_and_lets_alice_in(
 
     chief = new_browser(guarded.url)
     log_in(chief, "chief", "chief-secret")
-    page = chief.open(
-        "/explain-acl?principal=User:alice&operation=read&resource_type=topic&resource_name=orders"
-    )
-    expect(page.locator("#verdict")).to_contain_text("No ACL allows it")
-    assert chief.violations() == []
-    page.get_by_role("link", name="Create an ACL that allows it").click()
-    page.get_by_role("button", name="Create").click()
-    shows(page, "The ACL is created.")
-    assert chief.violations() == []
-    chief.open(
-        "/explain-acl?principal=User:alice&operation=describe&resource_type=topic&resource_name=orders"
-    )
-    expect(page.locator("#verdict")).to_contain_text("Allowed.")
+    allow_and_deny(chief)
 
     alice.open("/topics")
     shows(alice.page, "orders")
     alice.open("/topics/orders/messages")
     shows(alice.page, "There are no messages here.")
 
-    chief.open("/acls?principal=User:alice")
-    page.on("dialog", lambda dialog: dialog.accept())
-    page.get_by_role("button", name="Delete").click()
-    shows(page, "The ACL is deleted.")
+    delete_the_acl(chief)
     alice.check()
     chief.check()
 
