@@ -17,6 +17,7 @@ from ottla import __version__
 
 TEMPLATES = Path(__file__).parent / "templates"
 _CODE = re.compile(r"`([^`<>]+)`")
+PART_CHARACTERS = 32 * 1024
 STATIC = Path(__file__).parent / "static"
 
 
@@ -41,6 +42,7 @@ def environment() -> Environment:
         percent=lambda value: "–" if value is None else f"{value:.0%}",
         rate=rate,
         prose=prose,
+        parts=parts,
         tojson_text=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
     )
     found.globals.update(version=__version__)
@@ -111,6 +113,20 @@ def moment(value_ms: float | None) -> Markup:
 def count(value: int, thing: str, things: str = "") -> str:
     """Return `1 topic`, `2 topics`."""
     return f"{value:,} {thing if value == 1 else things or thing + 's'}"
+
+
+def parts(text: str) -> list[str]:
+    """Return a long text in parts, at ends of lines if there are any: browsers lay out only those in view."""
+    if len(text) <= PART_CHARACTERS:
+        return [text]
+    found, begin = [], 0
+    while begin < len(text):
+        end = begin + PART_CHARACTERS
+        line_end = text.rfind("\n", begin, end)
+        end = end if line_end < 0 else line_end + 1
+        found.append(text[begin:end])
+        begin = end
+    return found
 
 
 def prose(text: str) -> Markup:

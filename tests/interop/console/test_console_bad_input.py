@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import quote
 
+import httpx
 import pytest
 from playwright.sync_api import expect
 from tests.interop.console.conftest import NewBrowser
-from tests.interop.console.stage import Browser, RunningConsole, fill, shows
+from tests.interop.console.stage import XSS, Browser, RunningConsole, fill, shows
 
+from ottla.client import Consumer, Producer
+from ottla.client.admin import Admin
 from ottla.console.messages.masking import Mask
 from ottla.testing.local_broker import OttlaBroker
 
@@ -28,6 +32,57 @@ def test_hostile_messages_are_inert(browser: Browser) -> None:
     expect(page.locator(".problem")).to_contain_text("There is no topic <img src=x")
     browser.open("/topics/orders/messages?text=%22%3E%3Cscript%3Ewindow.hacked%3D1%3C/script%3E")
     shows(page, "0 found")
+
+
+def test_hostile_names_are_inert(browser: Browser, broker: OttlaBroker) -> None:
+    for name in XSS[1:3]:
+        with Consumer(broker.bootstrap_servers, group_id=name, topics="hostile", client_id=name) as consumer:
+            consumer.poll(3_000)
+            consumer.commit()
+            page = browser.open(f"/groups/{quote(name, safe='')}")
+            expect(page.locator("h1")).to_have_text(name)
+            shows(page, "hostile-0")
+        with Producer(broker.bootstrap_servers, transactional_id=name) as producer:
+            producer.begin_transaction()
+            producer.send("odd", b"x")
+            page = browser.open(f"/transactions/{quote(name, safe='')}")
+            expect(page.locator("h1")).to_have_text(name)
+            producer.abort_transaction()
+    for path in ("/groups", "/transactions", "/topics/odd/producers", "/audit"):
+        browser.open(path)
+        browser.check()
+
+
+def test_a_hostile_tail_is_inert(browser: Browser, broker: OttlaBroker) -> None:
+    page = browser.open("/topics/hostile/messages?live=true")
+    shows(page, "records/s")
+    with Producer(broker.bootstrap_servers) as producer:
+        for text in XSS:
+            producer.send("hostile", text.encode(), key=text.encode())
+    expect(page.locator("#messages tr.message")).to_have_count(8)
+    assert page.locator("main script, main img, main svg, main b:has-text('x')").count() == 0
+
+
+def test_a_message_of_100_mb_is_cut_and_loaded(new_browser: NewBrowser) -> None:
+    size = 100_000_000
+    limits = {"message.max.bytes": 2 * size, "socket.request.max.bytes": 2 * size}
+    with OttlaBroker(settings=limits) as broker, RunningConsole(broker.bootstrap_servers) as console:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topic("big")
+        with Producer(broker.bootstrap_servers, max_request_size=2 * size) as producer:
+            producer.send("big", b'{"filler":"' + b"x" * size + b'"}', key=b"big")
+            producer.send("big", b"small", key=b"small")
+        browser = new_browser(console.url)
+        page = browser.open("/topics/big/messages")
+        expect(page.locator("#messages tr.message")).to_have_count(2)
+        page.locator("#messages tr.message", has_text="big").locator("a").click()
+        shows(page, "Only the first 64.0 KiB of 95.4 MiB are shown.")
+        page.get_by_role("link", name="Load 8.0 MiB").click()
+        shows(page, "Only the first 8.0 MiB of 95.4 MiB are shown.")
+        expect(page.locator(".code .part")).to_have_count(256)  # so that only those in view are laid out
+        raw = httpx.get(f"{console.url}/topics/big/messages/0/0/raw", timeout=60)
+        assert len(raw.content) > size
+        browser.check()
 
 
 def test_masked_parts_are_not_shown_nor_found(broker: OttlaBroker, new_browser: NewBrowser) -> None:
