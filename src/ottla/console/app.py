@@ -154,7 +154,7 @@ class ConsoleApp:
                     cluster=ctx.live.name,
                     action=action.summary,
                     target="/".join(each for name, each in ctx.params.items() if name != "cluster"),
-                    fields=dict(form.values),
+                    fields={**ctx.request.query, **form.values},
                     error=error,
                 )
         return outcome

@@ -11,12 +11,18 @@ import os
 import threading
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import httpx
 from playwright.sync_api import Page, sync_playwright
+from tests.integration.connect_stage import IdleEngine, RunningWorker
 from tests.integration.registry_stage import RunningRegistry
-from tests.interop.console.stage import CHROMIUM, RunningConsole, fill
+from tests.interop.console.stage import CHROMIUM, RunningConsole, fill, write_pipeline_state
+from tests.interop.console.test_console_clusters import AUTHORIZER
 
 from ottla.client import Producer
+from ottla.client.admin import Acl, Admin
+from ottla.connect.herder import task_runner
 from ottla.testing.local_cluster import LocalCluster
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "console"
@@ -31,6 +37,7 @@ PAGES = {
     "search": "/topics/orders/messages?where=%24.total%20%3E%20250%20AND%20%24.customer.country%20%3D%20'NO'",
     "message": "/topics/orders/messages/0/3",
     "produce": "/topics/orders/produce",
+    "statistics": "/topics/orders/statistics",
     "groups": "/groups",
     "group": "/groups/billing",
     "reset": "/groups/billing/reset",
@@ -38,7 +45,9 @@ PAGES = {
     "schemas": "/schemas",
     "schema": "/schemas/orders-value",
     "connectors": "/connectors",
+    "connector": "/connectors/clicks",
     "pipelines": "/pipelines",
+    "pipeline": "/pipelines/shop",
     "brokers": "/brokers",
     "broker": "/brokers/1",
     "reassignments": "/reassignments",
@@ -64,17 +73,27 @@ AS_WEBP = """async (text) => {
 
 
 def main() -> None:
-    """Run brokers, registry and console for a while, then look at every page."""
+    """Run brokers and services for a while, then look at every page."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with LocalCluster(3) as cluster, RunningRegistry(cluster.bootstrap_servers) as registry:
-        fill(cluster.bootstrap_servers, replication=3)
-        for fields in (1, 2):
-            more = [{"name": "total", "type": "double", "default": 0.0}][: fields - 1]
-            schema = {**SCHEMA, "fields": [*SCHEMA["fields"], *more]}  # type: ignore[misc]
-            registry.ask("POST", "/subjects/orders-value/versions", {"schema": json.dumps(schema)})
-        with RunningConsole(cluster.bootstrap_servers, registry.url, sample_every_s=1.0) as console:
+    task_runner.EngineSupervisor = IdleEngine  # type: ignore[misc,assignment]
+    with (
+        TemporaryDirectory() as name,
+        LocalCluster(3, settings=AUTHORIZER) as cluster,
+        RunningRegistry(cluster.bootstrap_servers) as registry,
+        RunningWorker(cluster.bootstrap_servers, Path(name)) as connect,
+        Producer(cluster.bootstrap_servers, transactional_id="billing-1") as payer,
+    ):
+        bootstrap, root = cluster.bootstrap_servers, Path(name)
+        fill(bootstrap, replication=3)
+        _furnish(bootstrap, registry, connect)
+        write_pipeline_state(root)
+        payer.begin_transaction()
+        payer.send("payments", b"{}")
+        with RunningConsole(
+            bootstrap, registry.url, connect_url=connect.url, pipelines=root, sample_every_s=1.0
+        ) as console:
             stopped = threading.Event()
-            writer = threading.Thread(target=_write, args=(cluster.bootstrap_servers, stopped))
+            writer = threading.Thread(target=_write, args=(bootstrap, root, stopped))
             writer.start()
             try:
                 time.sleep(WARM_UP_S)
@@ -82,9 +101,32 @@ def main() -> None:
             finally:
                 stopped.set()
                 writer.join()
+        payer.abort_transaction()
 
 
-def _write(bootstrap: str, stopped: threading.Event) -> None:
+def _furnish(bootstrap: str, registry: RunningRegistry, connect: RunningWorker) -> None:
+    """Register schemas, users, ACLs, quotas and a connector."""
+    for fields in (1, 2):
+        more = [{"name": "total", "type": "double", "default": 0.0}][: fields - 1]
+        schema = {**SCHEMA, "fields": [*SCHEMA["fields"], *more]}  # type: ignore[misc]
+        registry.ask("POST", "/subjects/orders-value/versions", {"schema": json.dumps(schema)})
+    with Admin(bootstrap) as admin:
+        for user in ("alice", "billing"):
+            admin.set_scram_password(user, f"{user}-secret")
+        admin.create_acls(
+            [
+                Acl("User:billing", "read", "topic", "orders"),
+                Acl("User:billing", "read", "group", "billing", "prefixed"),
+                Acl("User:alice", "all", "topic", "*"),
+                Acl("User:alice", "delete", "topic", "payments", permission="deny"),
+            ]
+        )
+        admin.alter_quotas({"user": "billing"}, set_to={"producer_byte_rate": 1_048_576.0})
+    config = {"connector.class": "Datagen", "topic": "clicks", "quickstart": "clickstream", "tasks.max": "1"}
+    httpx.put(f"{connect.url}/connectors/clicks/config", json=config).raise_for_status()
+
+
+def _write(bootstrap: str, root: Path, stopped: threading.Event) -> None:
     with Producer(bootstrap) as producer:
         at = 0
         while not stopped.wait(0.05):
@@ -92,6 +134,8 @@ def _write(bootstrap: str, stopped: threading.Event) -> None:
                 producer.send("clicks", b"GET /products/%d" % at, key=b"session-%d" % (at % 50))
                 at += 1
             producer.send("payments", b'{"order": %d, "amount": 1.25}' % at, key=b"%d" % at)
+            if at % 9 == 0:
+                write_pipeline_state(root, batch=at // 60)
 
 
 def _take(base: str) -> None:
@@ -111,6 +155,8 @@ def _take(base: str) -> None:
 
 def _one(page: Page, url: str, file: Path) -> None:
     page.goto(url)
+    if page.locator("#scan-start").count():
+        page.locator("#scan-start").click()
     page.wait_for_timeout(600)  # plots are drawn, searches have ended
     taken = page.screenshot()
     if KEPT_AS_PNG:

@@ -78,7 +78,8 @@ def write_pipeline_state(root: Path, state: str = RUNNING, *, batch: int = 41) -
     found = new_state("shop", "/srv/shop", "local[2]", time.time_ns() // 1_000_000)
     flow = {
         "flow": "revenue", "target": "revenue", "state": state, "batch": batch, "rows": 120_000 + batch,
-        "batch_rows": 400, "rows_per_second": 1_730.0, "batch_ms": 231, "lag": 12, "state_rows": 350,
+        "batch_rows": 400, "rows_per_second": 1_730.0 + batch % 7 * 3, "batch_ms": 231 + batch % 5 * 9,
+        "lag": 12 + batch % 3 * 40, "state_rows": 300 + batch,
         "restarts": 1, "error": None,
     }  # fmt: skip
     checked = {**flow, "flow": "checked", "target": "good-orders", "state_rows": 0, "restarts": 0}

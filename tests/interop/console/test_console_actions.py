@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 from tests.interop.console.stage import Browser, RunningConsole, shows, write_pipeline_state
 from tests.interop.console.walks import register_a_schema, reset_offsets
 
-from ottla.client import Consumer
+from ottla.client import Consumer, Producer
 from ottla.client.admin import Admin
+from ottla.client.errors import ClientError
+from ottla.protocol.errors import KafkaError
 from ottla.spark.pipelines.run.state import PAUSED, STOPPED
 from ottla.testing.local_broker import OttlaBroker
 
@@ -209,6 +212,55 @@ def test_an_export_is_the_whole_topic(browser: Browser) -> None:
     lines = coming.value.path().read_text().splitlines()
     assert len(lines) == 600
     assert {json.loads(line)["value"]["id"] for line in lines} == {f"o-{i:06}" for i in range(600)}
+
+
+def test_an_open_transaction_is_aborted(browser: Browser, broker: OttlaBroker) -> None:
+    with Producer(broker.bootstrap_servers, transactional_id="stuck") as producer:
+        producer.begin_transaction()
+        producer.send("payments", b"never seen").result()
+        page = browser.open("/transactions?state=Ongoing")
+        page.get_by_role("link", name="stuck").click()
+        shows(page, "Open since")
+        assert browser.violations() == []
+        page.get_by_role("button", name="Abort…").click()
+        page.get_by_label("to confirm").fill("stuck")
+        page.get_by_role("button", name="Abort", exact=True).click()
+        shows(page, "The transaction of stuck is aborted.")
+        with pytest.raises((KafkaError, ClientError)):
+            producer.commit_transaction()
+
+
+def test_a_member_is_removed_and_a_group_deleted(browser: Browser, broker: OttlaBroker) -> None:
+    with Consumer(
+        broker.bootstrap_servers, group_id="short", topics="clicks", client_id="reader"
+    ) as consumer:
+        consumer.poll(3_000)
+        consumer.commit()
+        page = browser.open("/groups/short")
+        expect(page.get_by_role("region", name="Members")).to_contain_text("clicks-0, clicks-1")
+        page.get_by_role("button", name="Remove").click()
+        shows(page, "No member is connected.")
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_label("to confirm").fill("short")
+    page.get_by_role("button", name="Delete group").click()
+    shows(page, "short is deleted.")
+
+
+def test_records_are_deleted_before_an_offset(browser: Browser, broker: OttlaBroker) -> None:
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("shrinking")
+    with Producer(broker.bootstrap_servers) as producer:
+        for number in range(10):
+            producer.send("shrinking", b"%d" % number)
+    page = browser.open("/topics/shrinking")
+    page.locator("summary", has_text="More").click()
+    page.get_by_role("button", name="Delete records…").click()
+    page.locator("#delete-records [name=partition]").select_option("0")
+    page.locator("#delete-records [name=before]").fill("4")
+    page.locator("#delete-records [name=confirm]").fill("shrinking")
+    page.locator("#delete-records button.danger").click()
+    shows(page, "The records before that are deleted.")
+    expect(page.get_by_role("region", name="Partitions").locator("tbody tr td").nth(4)).to_have_text("4")
 
 
 def test_offsets_are_reset_with_a_preview(browser: Browser, broker: OttlaBroker) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 from tests.integration.openid_stage import OpenIdProvider
+from tests.integration.secure_stage import Certificates
 from tests.interop.console.conftest import NewBrowser
 from tests.interop.console.stage import CLUSTER, Browser, RunningConsole, shows
 from tests.interop.console.walks import allow_and_deny, delete_the_acl
@@ -19,8 +20,8 @@ from ottla.testing.local_cluster import LocalCluster
 
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 MECHANISM = "SCRAM-SHA-512"
-ADMIN = {
-    "security_protocol": "SASL_PLAINTEXT",
+BROKER_LOGIN = {
+    "security_protocol": "SASL_SSL",
     "sasl_mechanism": MECHANISM,
     "sasl_plain_username": "broker",
     "sasl_plain_password": "broker-secret",
@@ -29,18 +30,35 @@ SETTINGS = {
     "sasl.enabled.mechanisms": MECHANISM,
     "sasl.mechanism.inter.broker.protocol": MECHANISM,
     "ottla.bootstrap.scram": f"{MECHANISM}=[name=broker,password=broker-secret]",
-    "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config": (
+    "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": (
         f'{SCRAM_MODULE} required username="broker" password="broker-secret";'
     ),
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:broker;User:chief",
+    "delegation.token.secret.key": "a-secret-of-the-cluster",
 }
+Client = dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def secured() -> Iterator[str]:
-    with LocalCluster(1, settings=SETTINGS, security_protocol="SASL_PLAINTEXT") as cluster:
-        with Admin(cluster.bootstrap_servers, **ADMIN) as admin:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def client(certificates: Certificates) -> Client:
+    """How the console connects."""
+    return {**BROKER_LOGIN, "ssl_cafile": str(certificates.ca)}
+
+
+@pytest.fixture(scope="module")
+def secured(certificates: Certificates, client: Client) -> Iterator[str]:
+    stores = {
+        "ssl.keystore.location": str(certificates.sign("broker")),
+        "ssl.truststore.location": str(certificates.ca),
+    }
+    with LocalCluster(1, settings=SETTINGS | stores, security_protocol="SASL_SSL") as cluster:
+        with Admin(cluster.bootstrap_servers, **client) as admin:
             admin.set_scram_password("chief", "chief-secret")
             admin.set_scram_password("alice", "alice-secret")
             admin.create_topic("orders", partitions=2)
@@ -48,8 +66,8 @@ def secured() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def guarded(secured: str) -> Iterator[RunningConsole]:
-    with RunningConsole(secured, client=ADMIN, login="broker") as console:
+def guarded(secured: str, client: Client) -> Iterator[RunningConsole]:
+    with RunningConsole(secured, client=dict(client), login="broker") as console:
         yield console
 
 
@@ -99,9 +117,9 @@ def test_a_login_at_an_openid_provider_leads_to_the_page_that_was_asked_for(
 
 
 def test_an_open_page_leads_to_the_login_when_its_session_is_over(
-    secured: str, new_browser: NewBrowser
+    secured: str, client: Client, new_browser: NewBrowser
 ) -> None:
-    with RunningConsole(secured, client=ADMIN, login="broker", idle_timeout_s=2.0) as console:
+    with RunningConsole(secured, client=dict(client), login="broker", idle_timeout_s=2.0) as console:
         browser = new_browser(console.url)
         log_in(browser, "chief", "chief-secret")
         page = browser.page
@@ -142,8 +160,8 @@ def test_an_acl_is_explained_created_and_lets_alice_in(
     chief.check()
 
 
-def test_users_and_quotas_are_made_by_clicking(
-    guarded: RunningConsole, secured: str, new_browser: NewBrowser
+def test_users_quotas_and_tokens_are_made_by_clicking(
+    guarded: RunningConsole, secured: str, client: Client, new_browser: NewBrowser
 ) -> None:
     browser = new_browser(guarded.url)
     log_in(browser, "chief", "chief-secret")
@@ -156,7 +174,7 @@ def test_users_and_quotas_are_made_by_clicking(
     shows(page, "bob can log in with SCRAM-SHA-512.")
     assert browser.violations() == []
     with Admin(
-        secured, **{**ADMIN, "sasl_plain_username": "bob", "sasl_plain_password": "bob-secret"}
+        secured, **{**client, "sasl_plain_username": "bob", "sasl_plain_password": "bob-secret"}
     ) as admin:
         admin.list_topics()
     browser.open("/quotas")
@@ -168,7 +186,23 @@ def test_users_and_quotas_are_made_by_clicking(
     assert browser.violations() == []
     page.get_by_role("button", name="Remove").click()
     shows(page, "There are no quotas.")
+    browser.open("/tokens")
+    page.get_by_role("button", name="Create a token").click()
+    page.locator("[name=renewers]").fill("User:bob")
+    page.get_by_role("button", name="Create", exact=True).click()
+    shows(page, "Its password is shown only now")
+    secret = page.locator(".banner code").inner_text()
+    assert browser.violations() == []
+    page.get_by_role("button", name="Renew").click()
+    shows(page, "The token is renewed.")
+    page.get_by_role("button", name="Expire").click()
+    shows(page, "There are no delegation tokens.")
+    browser.open("/certificates")
+    shows(page, "Example")
+    expect(page.locator("tbody tr")).to_contain_text("TLSv1.3")
+    assert browser.violations() == []
     browser.open("/audit")
     shows(page, "Change quotas")
     assert "bob-secret" not in page.content()
+    assert secret not in page.content()
     browser.check()

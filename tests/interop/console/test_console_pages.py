@@ -29,7 +29,7 @@ PAGES = {
     "/schemas": "There are no schemas yet",
     "/create-schema": "Check compatibility",
     "/connectors": "There is no Kafka Connect",
-    "/pipelines": "1.7k",
+    "/pipelines": "3.5k",
     "/pipelines/shop": "Rows per second",
     "/pipelines/shop/dead-letters": "tombstone",
     "/users": "There are no users",
