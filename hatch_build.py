@@ -1,4 +1,5 @@
-"""What building the package does beside packing it: compile some modules (tools/compile_modules.py).
+"""What building the package does beside packing it: compile some modules (tools/compile_modules.py), and add a
+file that lets Spark's Python processes start slowly (ottla/spark/runtime/early_connection.py).
 
 Without a C compiler, or if anything else is amiss, the package is built all the same: pure, with a notice.
 With OTTLA_PURE set it is pure as well: a wheel for any machine. An editable install gets the compiled modules
@@ -20,6 +21,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 TIMEOUT_S = 300
 NOTICE_CHARACTERS = 120
+AT_START = "ottla_early_connection.pth"
+"""Read by every Python that starts; it does something in Spark's processes only (ottla/spark/runtime)."""
 
 
 class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -30,6 +33,9 @@ class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, before the files are gathered."""
         self._made_in: Path | None = None
+        if self.target_name == "wheel":
+            for kind in ("force_include", "force_include_editable"):
+                build_data[kind][str(Path(self.root) / "src" / AT_START)] = AT_START
         if self.target_name != "wheel" or os.environ.get("OTTLA_PURE"):
             return
         made_in = self._made_in = Path(tempfile.mkdtemp(prefix="ottla-wheel-"))

@@ -16,6 +16,9 @@ JVM = "OTTLA_SPARK_JVM"
 LENGTH = struct.Struct(">I")
 GREETING = b"ottla"
 GREETED_WITHIN_S = 30.0
+CONNECTS = ("PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SOCK_PATH")
+CONNECTING_WITHIN_S = 4.0
+"""Spark waits 10 seconds for a process that is to connect; an ordinary Python does so at once."""
 STANDARD = (0, 1, 2)
 
 
@@ -31,7 +34,8 @@ def _forked(arguments: tuple[str, ...]) -> tuple[int, socket.socket] | None:
     """Return the forked process, and the connection that reports its end."""
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.settimeout(GREETED_WITHIN_S)
+        connects = any(name in os.environ for name in CONNECTS)
+        connection.settimeout(CONNECTING_WITHIN_S if connects else GREETED_WITHIN_S)
         connection.connect(os.environ[ADDRESS])
         if connection.recv(len(GREETING)) != GREETING:
             return None

@@ -1,0 +1,104 @@
+"""Connects a Python process to Spark as soon as it starts, so that slow imports do not fail a query.
+
+Problem: Spark's driver starts a Python process for each source, waits 10 seconds (a constant of Spark) for
+it to connect, and then fails the query with `Python worker failed to connect back`. The process connects
+after it has imported pyspark. On a busy machine or a slow disk that takes longer.
+
+Solution: `ottla_early_connection.pth` imports this module in such a process, before anything else. It
+connects and authenticates. When pyspark wants to connect, it gets this connection. Spark then waits for the
+process without a limit (decision 303).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+PATH = "PYTHON_WORKER_FACTORY_SOCK_PATH"
+PORT = "PYTHON_WORKER_FACTORY_PORT"
+SECRET = "PYTHON_WORKER_FACTORY_SECRET"
+UTIL = "pyspark.util"
+LENGTH = struct.Struct(">i")
+ACCEPTED = b"ok"
+CONNECTED_WITHIN_S = 5.0
+
+
+def connect() -> socket.socket:
+    """Return an authenticated connection to the JVM that has started this process."""
+    if path := os.environ.get(PATH):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(CONNECTED_WITHIN_S)
+        connection.connect(path)
+        return connection
+    host = "::1" if os.environ.get("SPARK_PREFER_IPV6", "").lower() == "true" else "127.0.0.1"
+    connection = socket.create_connection((host, int(os.environ[PORT])), CONNECTED_WITHIN_S)
+    secret = os.environ[SECRET].encode()
+    connection.sendall(LENGTH.pack(len(secret)) + secret)
+    wanted = LENGTH.size + len(ACCEPTED)
+    answer = connection.recv(wanted, socket.MSG_WAITALL)
+    if answer != LENGTH.pack(len(ACCEPTED)) + ACCEPTED:
+        raise ConnectionError("Spark does not accept the secret")
+    return connection
+
+
+class EarlyConnection:
+    """Finds `pyspark.util`, and has it return the connection to its first caller."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection: socket.socket | None = connection
+        self._process = os.getpid()
+
+    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return the spec of `pyspark.util`, loaded by this object."""
+        if name != UTIL:
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            self._loader = spec.loader
+            spec.loader = self  # type: ignore[assignment]
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Create the module as its own loader does."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Load the module, then replace the function that connects."""
+        self._loader.exec_module(module)
+        connect_late = module.local_connect_and_auth
+
+        def local_connect_and_auth(address: str | int, secret: str | None) -> tuple[Any, socket.socket]:
+            connection = self._connection
+            if connection is None or os.getpid() != self._process or str(address) != _address():
+                found: tuple[Any, socket.socket] = connect_late(address, secret)
+                return found
+            self._connection = None
+            connection.settimeout(int(os.environ.get("SPARK_AUTH_SOCKET_TIMEOUT", 15)))
+            return connection.makefile("rwb", int(os.environ.get("SPARK_BUFFER_SIZE", 65536))), connection
+
+        setattr(module, "local_connect_and_auth", local_connect_and_auth)  # noqa: B010
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+def _address() -> str:
+    return os.environ.get(PATH) or os.environ.get(PORT, "")
+
+
+def main() -> None:
+    """Connect, and keep the connection for pyspark; without one, pyspark reports the reason."""
+    try:
+        connection = connect()
+    except (OSError, KeyError, ValueError):
+        return
+    sys.meta_path.insert(0, EarlyConnection(connection))
+
+
+main()
