@@ -11,3 +11,9 @@ def test_a_cluster_keeps_sparks_own_shuffle_partitions_and_user_interface() -> N
     assert (here["spark.sql.shuffle.partitions"], here["spark.ui.enabled"]) == ("4", "false")
     assert not {"spark.sql.shuffle.partitions", "spark.ui.enabled"} & there.keys()
     assert there["spark.speculation"] == "false"
+
+
+def test_a_driver_without_executors_listens_on_loopback_only() -> None:
+    here, there = default_settings("local[2]"), default_settings("spark://head:7077")
+    assert (here["spark.driver.bindAddress"], here["spark.driver.host"]) == ("127.0.0.1", "127.0.0.1")
+    assert not {"spark.driver.bindAddress", "spark.driver.host"} & there.keys()
