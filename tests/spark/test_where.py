@@ -63,6 +63,10 @@ def test_random_conditions_select_what_sparks_filter_selects(
     for number, text in enumerate(filters):
         expected = sorted((row[0], row[1], row[2]) for row in everything if row[f"filter{number}"])
         assert rows_of(source(subscribed, where=text)) == expected, text
+        if number < 4:  # and Spark's own filter, on a DataFrame that is then read as a whole
+            table = source(subscribed)
+            assert rows_of(table.where(text)) == expected, text
+            assert table.count() == len(everything)
 
 
 def test_a_batch_does_not_fetch_what_cannot_match(topics: Topics) -> None:
