@@ -23,7 +23,7 @@ from ottla.api.support.authorization import deny, may, refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.leader_hints import leader_hint
 from ottla.api.support.produce_scheduler import Steps
-from ottla.api.support.transaction_verification import Failures, verify_partitions
+from ottla.api.support.transaction_verification import Failures, must_be_verified, verify_partitions
 from ottla.api.support.yielding import yield_to_loop
 from ottla.api.table import Reply
 from ottla.common.topic_names import AUDIT_TOPIC, PROTECTED_TOPICS
@@ -112,13 +112,11 @@ def _append_all(
 ) -> Steps[None]:
     """Append the batches in order; see support/produce_scheduler.py for what is yielded."""
     room = BATCHES_PER_SLICE
-    unverified: Failures = {}
+    unverified: Failures | None = None
     authorizer = ctx.services.authorizer
     txn_refusal: KafkaError | None = None
     if request.transactional_id is not None:
         txn_refusal = refusal(ctx, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-        if txn_refusal is None:
-            unverified = yield from verify_partitions(ctx, _writable(ctx, request))
     for name, topic_id, partitions in request.topics:
         denied = None if authorizer is None else _topic_refusal(ctx, authorizer, name, topic_id)
         results: list[ProducePartitionResult] = []
@@ -139,6 +137,8 @@ def _append_all(
                 header = check_batch(batch)
                 if header.attributes:
                     _check_attributes(header, ctx.version, request.transactional_id, txn_refusal)
+                    if unverified is None and must_be_verified(partition, header):
+                        unverified = yield from verify_partitions(ctx, _writable(ctx, request))
                 if unverified and (error := unverified.get((topic_id or name, index))) is not None:
                     raise error
                 is_validated = False

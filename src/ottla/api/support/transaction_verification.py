@@ -1,7 +1,7 @@
 """What a producer's first batch in a transaction has to wait for: that the partition belongs to it (KIP-890).
 
-Before a request with a transactional id is appended, the coordinator is asked, once for the whole
-request, about those of its partitions where the log does not know the transaction yet. A producer that
+Before the first batch is appended that the log does not know the transaction of, the coordinator is asked,
+once for the whole request, about those of its partitions where that is so. A producer that
 speaks Produce v12 has not added its partitions by AddPartitionsToTxn: then it is not asked but told to add
 them. What may be appended is for the log to decide: see log/verification.py. Producers without a
 transactional id do not come here.
@@ -38,7 +38,13 @@ from ottla.protocol.errors import (
     UnknownServerError,
 )
 from ottla.protocol.produce_codec import ProduceRequest
-from ottla.protocol.records.batch import CONTROL_BIT, HEADER_BYTES, TRANSACTIONAL_BIT, decode_header
+from ottla.protocol.records.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    decode_header,
+)
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -82,8 +88,18 @@ class _VerificationRequest:
             )
 
 
+def must_be_verified(partition: Partition, header: BatchHeader) -> bool:
+    """Return whether the log does not know that the batch's transaction includes the partition."""
+    return header.is_transactional and not partition.log.producers.has_open_transaction(
+        header.producer_id, header.producer_epoch
+    )
+
+
 def verify_partitions(ctx: RequestContext, request: ProduceRequest) -> Steps[Failures]:
-    """Have everything confirmed that the logs do not know; return where that failed."""
+    """Have everything confirmed that the logs do not know; return where that failed.
+
+    It is called once the first batch of a request must be verified: mostly that is none.
+    """
     assert request.transactional_id is not None
     adds = ctx.version >= FIRST_THAT_ADDS
     must_ask = adds or ctx.services.config.transaction_partition_verification_enable
