@@ -51,6 +51,7 @@ WEIGHTS = {
     "tests/interop/test_spark_connector.py": 80,
     "tests/interop/test_exactly_once_kills.py": 75,
     "tests/interop/test_registry_on_kafka.py": 65,
+    "tests/interop/test_starved_kafka.py": 70,
     "tests/interop/test_admin_calls.py": 55,
     "tests/interop/console/test_console_clusters.py": 50,
     "tests/interop/test_spark_options.py": 45,
