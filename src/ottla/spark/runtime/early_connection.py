@@ -5,8 +5,8 @@ it to connect, and then fails the query with `Python worker failed to connect ba
 after it has imported pyspark. On a busy machine or a slow disk that takes longer.
 
 Solution: `ottla_early_connection.pth` imports this module in such a process, before anything else. It
-connects and authenticates. When pyspark wants to connect, it gets this connection. Spark then waits for the
-process without a limit (decision 303).
+connects and sends the secret that Spark asks for. When pyspark wants to connect, it gets this connection.
+Spark waits for the rest without a limit (decision 303).
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ PORT = "PYTHON_WORKER_FACTORY_PORT"
 SECRET = "PYTHON_WORKER_FACTORY_SECRET"
 UTIL = "pyspark.util"
 LENGTH = struct.Struct(">i")
-ACCEPTED = b"ok"
+ACCEPTED = LENGTH.pack(2) + b"ok"
 CONNECTED_WITHIN_S = 5.0
+ANSWERED_WITHIN_S = 120.0
+"""Spark accepts one connection: it is not given up because the JVM, too, is slow."""
 
 
 def connect() -> socket.socket:
-    """Return an authenticated connection to the JVM that has started this process."""
+    """Return a connection to the JVM that has started this process, on which the secret has been sent."""
     if path := os.environ.get(PATH):
         connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(CONNECTED_WITHIN_S)
@@ -39,11 +41,13 @@ def connect() -> socket.socket:
     connection = socket.create_connection((host, int(os.environ[PORT])), CONNECTED_WITHIN_S)
     secret = os.environ[SECRET].encode()
     connection.sendall(LENGTH.pack(len(secret)) + secret)
-    wanted = LENGTH.size + len(ACCEPTED)
-    answer = connection.recv(wanted, socket.MSG_WAITALL)
-    if answer != LENGTH.pack(len(ACCEPTED)) + ACCEPTED:
-        raise ConnectionError("Spark does not accept the secret")
     return connection
+
+
+def check_accepted(file: Any) -> None:
+    """Read Spark's answer to the secret; there is none on a Unix domain socket."""
+    if PATH not in os.environ and file.read(len(ACCEPTED)) != ACCEPTED:
+        raise ConnectionError("Spark does not accept the secret of this process")
 
 
 class EarlyConnection:
@@ -79,8 +83,11 @@ class EarlyConnection:
                 found: tuple[Any, socket.socket] = connect_late(address, secret)
                 return found
             self._connection = None
+            connection.settimeout(ANSWERED_WITHIN_S)
+            file = connection.makefile("rwb", int(os.environ.get("SPARK_BUFFER_SIZE", 65536)))
+            check_accepted(file)
             connection.settimeout(int(os.environ.get("SPARK_AUTH_SOCKET_TIMEOUT", 15)))
-            return connection.makefile("rwb", int(os.environ.get("SPARK_BUFFER_SIZE", 65536))), connection
+            return file, connection
 
         setattr(module, "local_connect_and_auth", local_connect_and_auth)  # noqa: B010
 

@@ -97,9 +97,9 @@ def test_a_secret_is_shown_where_spark_asks_for_it(python: Path, tmp_path: Path)
             connection, _ = listener.accept()
             with connection, connection.makefile("rwb") as file:
                 assert file.read(4 + len(SECRET)) == len(SECRET).to_bytes(4, "big") + SECRET
+                (tmp_path / "gate").write_text("open")  # it imports while Spark has not answered
                 file.write((2).to_bytes(4, "big") + b"ok")
                 file.flush()
-                (tmp_path / "gate").write_text("open")
                 assert file.read() == b"the worker"
 
 
