@@ -8,9 +8,10 @@ schema is compatible with itself and with its normalised form, FULL is BACKWARD 
 level refuses if any version refuses.
 
 A peer is a program that reads one JSON object per line, `{"type": ..., "old": ..., "new": ...}`, and answers
-each with one: `{"verdicts": {"BACKWARD": [...], "FORWARD": [...], "FULL": [...]}, "canonical": ...,
+each with one: `{"verdicts": {"BACKWARD": [...], "FORWARD": [...], "FULL": [...], ...}, "canonical": ...,
 "normalized": ...}`, the messages as Confluent's registry words them (an empty list means compatible;
-`canonical` and `normalized` may be left out), or `{"error": ...}` if it refuses a schema. Differences are
+`canonical` and `normalized` may be left out), or `{"error": ...}` if it refuses a schema. Levels that a peer
+leaves out are not compared. Transitive levels are about two versions, `old` and then `new`. Differences are
 counted by class, and the first few are shown. docs/registry.md explains the classes.
 """
 
@@ -100,11 +101,11 @@ def difference(answer: dict[str, Any], old: ParsedSchema | None, new: ParsedSche
         return "" if "error" in answer else "only we refuse a schema"
     if "error" in answer:
         return "only the peer refuses a schema"
-    ours = {level: check(level, new, [old]) for level in SIMPLE}
     theirs = answer["verdicts"]
-    if any(bool(ours[level]) != bool(theirs[level]) for level in SIMPLE):
+    ours = {level: check(level, new, [old, new] if "_" in level else [old]) for level in theirs}
+    if any(bool(ours[level]) != bool(theirs[level]) for level in theirs):
         return "verdict"
-    if any(sorted(ours[level]) != sorted(theirs[level]) for level in SIMPLE):
+    if any(sorted(ours[level]) != sorted(theirs[level]) for level in theirs):
         return "messages"
     for name in ("canonical", "normalized"):
         if name in answer and answer[name] != getattr(new, name):
