@@ -192,8 +192,10 @@ class FindEquivalent:
         return None
 
 
-def _resolved(source: Source) -> object:
-    return json.loads(_parsed(source).formatted("resolved"))
+@functools.lru_cache(maxsize=500)
+def _resolved(source: Source) -> str:
+    """Return an Avro schema with all types written out, and its keys in order."""
+    return json.dumps(json.loads(_parsed(source).formatted("resolved")), sort_keys=True)
 
 
 Job = Parse | Check | Render | FindEquivalent | ChangeTags | PropagateTags | FindTags | Decode

@@ -39,6 +39,7 @@ from ottla.registry.subjects import DEFAULT_CONTEXT, context_of, in_context, par
 
 MAX_REFERENCES = 300
 """How many schemas one may refer to, directly or not."""
+MAX_EQUIVALENT = 300
 _PRINTED_BY_AVRO = ('{"type":', '"')
 """How Avro's libraries, and this registry, begin a schema. Karapace sorts the keys."""
 
@@ -269,7 +270,8 @@ def maybe_equivalent(
     """Return the versions that may hold an Avro schema, though their text is another; the newest first.
 
     These are versions with references, if the schema has none: it may have the types in its text. And
-    versions that another registry wrote, which orders the keys in its own way.
+    versions that another registry wrote, which orders the keys in its own way. MAX_EQUIVALENT at most: each
+    must be parsed.
     """
     if definition.schema_type != AVRO:
         return []
@@ -284,6 +286,8 @@ def maybe_equivalent(
             same_text = replace(known, schema=definition.schema, references=definition.references)
             if _is_same(definition, replace(each, definition=same_text)):
                 found.append(each)
+        if len(found) == MAX_EQUIVALENT:
+            break
     return found
 
 

@@ -140,7 +140,10 @@ class Registry:
         if not known:
             return None
         others = tuple(source for _, source in known)
-        found = await self._process(FindEquivalent(replace(prepared.source, text=canonical), others))
+        try:
+            found = await self._process(FindEquivalent(replace(prepared.source, text=canonical), others))
+        except errors.RegistryError:  # the others take too long to parse: it counts as another schema
+            return None
         return None if found is None else known[found][0]
 
     async def _register(
