@@ -25,7 +25,7 @@ from ottla.network.limits import NetworkStats
 from ottla.protocol.errors import KafkaError
 
 MAX_BYTES_PER_ITERATION = 1 << 20  # then other connections are served
-COPY_BYTES = 64 << 10
+COPY_BYTES = 256 << 10  # of a file, at once, over TLS: with 64 KiB a reader costs an eighth more CPU
 NUDGE_BYTES = 4 << 10  # written to a full socket, so that the transport reports when it accepts more
 GATHER_BYTES = 16 << 10  # up to this size copying is cheaper than a system call per piece
 LINGER_S = 1.0
