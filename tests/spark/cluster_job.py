@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 from pyspark.sql import SparkSession
 
 
-def main(bootstrap: str, checkpoint: str) -> None:
+def main(bootstrap: str, checkpoint: str, more: str = "{}") -> None:
     """Copy a topic as a stream, exactly once, and count it as a batch; print where the work was done."""
     spark = SparkSession.builder.getOrCreate()
-    with_address = {"kafka.bootstrap.servers": bootstrap}
+    with_address = {"kafka.bootstrap.servers": bootstrap, **json.loads(more)}
     stream = (
         spark.readStream.format("ottla")
         .options(**with_address, subscribe="numbers", startingOffsets="earliest", maxOffsetsPerTrigger="400")

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import venv
 from collections.abc import Mapping
@@ -80,8 +81,7 @@ class StandaloneCluster:
 
     def submit(self, job: Path, *arguments: str, package: Path, settings: Mapping[str, str]) -> str:
         """Run a job that finds the package on the driver only, and return what it has printed."""
-        home = self.folder / f"driver-{job.stem}"
-        home.mkdir()
+        home = Path(tempfile.mkdtemp(prefix=f"driver-{job.stem}-", dir=self.folder))
         shutil.copy(package, home / ON_DRIVER)
         command = [str(SPARK_HOME / "bin/spark-submit"), "--master", self.url]
         for key, value in {**settings_to_ship(package), **settings}.items():

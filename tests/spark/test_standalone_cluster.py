@@ -14,10 +14,20 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests.integration.secure_stage import (
+    BROKER_PASSWORD,
+    PASSWORD,
+    SCRAM_MODULE,
+    USER,
+    SecureCluster,
+    secure_broker,
+)
 from tests.spark.standalone import SLOW_START, StandaloneCluster, bare_python
 from tests.spark.topics import Topics
 from tests.waiting import wait_until
 
+from ottla.client.admin import Acl
+from ottla.common.topic_names import SPARK_DECISIONS_TOPIC
 from ottla.spark.runtime.shipping import write_package
 from ottla.testing.broker_process import BrokerProcess
 
@@ -26,6 +36,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 ORDERS = Path(__file__).parents[2] / "examples/pipelines/orders"
 JOB = Path(__file__).with_name("cluster_job.py")
 RECORDS = 2_000
+SMALL = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.executor.memory": "700m",
+    "spark.ui.enabled": "false",
+}
 
 
 def send(broker: BrokerProcess, topic: str, values: Sequence[str]) -> None:
@@ -79,17 +94,75 @@ def test_a_standalone_cluster_runs_batch_and_exactly_once_stream(
         broker.address,
         str(tmp_path / "checkpoint"),
         package=write_package(tmp_path / "ottla.zip"),
-        settings={
-            "spark.sql.shuffle.partitions": "2",
-            "spark.executor.memory": "700m",
-            "spark.ui.enabled": "false",
-        },
+        settings=SMALL,
     )
 
     assert f"rows={RECORDS} distinct={RECORDS} sum={RECORDS * (RECORDS - 1) // 2}" in printed
     executors = [line for line in printed.splitlines() if line.startswith("executor ")]
     assert len(executors) == cluster.workers, printed
     assert all("/ottla.zip/" in line for line in executors), printed
+
+
+def test_a_secured_broker_serves_drivers_and_executors_what_the_guide_allows_them(
+    tmp_path: Path, cluster: StandaloneCluster
+) -> None:
+    """SASL_SSL with SCRAM, PEM texts as options, and the ACLs of docs/security-guide.md: no others."""
+    more = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:broker",
+        "transaction.two.phase.commit.enable": "true",
+    }
+    user = f"User:{USER}"
+    acls = [
+        Acl(user, "read", "topic", "numbers"),
+        Acl(user, "write", "topic", "copies"),
+        Acl(user, "read", "topic", "copies"),
+        *(Acl(user, each, "topic", SPARK_DECISIONS_TOPIC) for each in ("create", "read", "write")),
+        *(
+            Acl(user, each, "transactional_id", "spark", pattern="prefixed")
+            for each in ("write", "two_phase_commit")
+        ),
+    ]
+    with secure_broker(tmp_path, **more) as secure:
+        bootstrap = secure.bootstrap("SASL_SSL")
+        with secure.admin() as admin:
+            for topic in ("numbers", "copies"):
+                admin.create_topic(topic, partitions=2)
+            assert admin.create_acls(acls) == [None] * len(acls)
+        produce = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "security.protocol": "SASL_SSL",
+                "ssl.ca.location": str(secure.certificates.ca),
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.username": "broker",
+                "sasl.password": BROKER_PASSWORD,
+            }
+        )
+        for number in range(RECORDS):
+            produce.produce("numbers", str(number))
+        assert produce.flush(60) == 0
+        printed = cluster.submit(
+            JOB,
+            bootstrap,
+            str(tmp_path / "checkpoint"),
+            json.dumps(spark_options(secure)),
+            package=write_package(tmp_path / "ottla.zip"),
+            settings=SMALL,
+        )
+        assert f"rows={RECORDS} distinct={RECORDS} sum={RECORDS * (RECORDS - 1) // 2}" in printed
+
+
+def spark_options(secure: SecureCluster) -> dict[str, str]:
+    """Return the options of the guide, with everything as text."""
+    password = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
+    return {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.certificates": secure.certificates.ca.read_text(),
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": f'{SCRAM_MODULE} required username="{USER}" password="{password}";',
+    }
 
 
 def test_killed_executors_lose_and_repeat_nothing(
