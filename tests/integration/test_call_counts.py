@@ -80,9 +80,9 @@ def counter() -> Iterator[CallCounter]:
 def test_produce_and_fetch_take_few_calls(counter: CallCounter) -> None:
     with Wire(counter.broker.bootstrap_servers) as wire:
         produce = produce_fields("orders", batch(b"x" * 100))
-        assert counter.fewest(lambda: wire.call(ApiKey.PRODUCE, 9, **produce)) <= 53
+        assert counter.fewest(lambda: wire.call(ApiKey.PRODUCE, 9, **produce)) <= 46
         fetch = fetch_fields("orders", (0, 0))
-        assert counter.fewest(lambda: wire.call(ApiKey.FETCH, 12, **fetch)) <= 90
+        assert counter.fewest(lambda: wire.call(ApiKey.FETCH, 12, **fetch)) <= 81
 
 
 def test_requests_of_a_group_member_take_few_calls(counter: CallCounter) -> None:
@@ -90,9 +90,9 @@ def test_requests_of_a_group_member_take_few_calls(counter: CallCounter) -> None
         wire.call(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["counted"])
     with stable_group(counter.broker.bootstrap_servers, "counted") as member:
         assert counter.fewest(member.heartbeat) <= 45
-        assert counter.fewest(lambda: member.commit({PLACE: 1})) <= 110
-        assert counter.fewest(member.join, lambda: member.sync(member)) <= 130
-        assert counter.fewest(lambda: member.sync(member), member.join) <= 149
+        assert counter.fewest(lambda: member.commit({PLACE: 1})) <= 103
+        assert counter.fewest(member.join, lambda: member.sync(member)) <= 129
+        assert counter.fewest(lambda: member.sync(member), member.join) <= 142
 
 
 def test_requests_of_a_transaction_take_few_calls(counter: CallCounter) -> None:
@@ -103,8 +103,8 @@ def test_requests_of_a_transaction_take_few_calls(counter: CallCounter) -> None:
         assert producer.produce(PLACE, b"x").error_code == ErrorCode.none
 
     with WireProducer(counter.broker.bootstrap_servers, "counted").start() as producer:
-        assert counter.fewest(producer.end, write) <= 213
-        assert counter.fewest(producer.init) <= 95
+        assert counter.fewest(producer.end, write) <= 187
+        assert counter.fewest(producer.init) <= 89
         producer.add_offsets("counted-too")
         offsets = {PLACE: 1}
-        assert counter.fewest(lambda: producer.commit_offsets("counted-too", offsets)) <= 171
+        assert counter.fewest(lambda: producer.commit_offsets("counted-too", offsets)) <= 134

@@ -85,8 +85,9 @@ class PartitionWriter:
         encoded = memoryview(batch)
         header = decode_header(encoded)
         # Keys and timestamps are our own: the records need no inspection.
-        as_wanted = not recompresses(header, self._partition.log.config)
-        return self._partition.append(encoded, header, is_validated=as_wanted).last_offset + 1
+        config = self._partition.log.config
+        is_validated = config.compression_type == "producer" or not recompresses(header, config)
+        return self._partition.append(encoded, header, is_validated=is_validated).last_offset + 1
 
     def committed(self, offset: int) -> asyncio.Future[None] | None:
         """Return None if all below `offset` is committed, else a future for when it is."""

@@ -40,16 +40,13 @@ class _FailedAppend(NamedTuple):
 
 
 class FailedAppends:
-    """The producers of one log whose last append failed. Falsy if there are none."""
+    """The producers of one log whose last append failed."""
 
     def __init__(self) -> None:
         self._by_producer: dict[int, _FailedAppend] = {}
         """The oldest failure first."""
         self._overflow_ms: int | None = None
         """When there was last no room for a failure."""
-
-    def __bool__(self) -> bool:
-        return bool(self._by_producer) or self._overflow_ms is not None
 
     def check(self, header: BatchHeader, producers: ProducerState, now_ms: int) -> BatchMetadata | None:
         """Do what `producers.check` does, but reject batches that follow a failed one."""

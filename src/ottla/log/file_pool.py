@@ -75,7 +75,7 @@ class FilePool:
             self._make_room()
             self._open[pooled] = file
             pooled._attach(file)
-            pooled.used = False  # once is not often: files that come back are the ones to spare
+            pooled.used = False  # one access is not frequent use: files opened again are kept open
         return file
 
     def close(self, pooled: PooledFile) -> None:

@@ -36,6 +36,7 @@ from ottla.log.validator import check_header, check_size, needs_validation, vali
 from ottla.log.verification import Verifications
 from ottla.protocol.errors import KafkaStorageError, OffsetOutOfRange
 from ottla.protocol.records.batch import (
+    CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -50,13 +51,14 @@ logger = logging.getLogger(__name__)
 
 
 T = TypeVar("T")
+_NO_FAILED_APPENDS = FailedAppends()
+"""Shared by the logs in which no append has failed."""
 
 
 class Log:
     """One replica's log: append, read, look up, roll, flush, truncate."""
 
-    _failed_appends = FailedAppends()
-    """Shared and empty until the first failure of this log."""
+    _failed_appends = _NO_FAILED_APPENDS
 
     def __init__(
         self,
@@ -229,7 +231,7 @@ class Log:
             self._prepare_truncation(end)
             self._segments.drop_above(end)
             self.active.truncate_to(end)
-            self.active.open_file().fsync()  # what was cut off must not come back between what follows
+            self.active.open_file().fsync()  # truncated bytes must not reappear between new ones
             self.log_end_offset = max(end, self.log_start_offset)
             entries = self.storage.disk.list_dir(self.path)
             offsets = producer_state.snapshot_offsets(entries)
@@ -351,8 +353,7 @@ class Log:
         """Continue what was only in the memory of the log that this one is a copy of."""
         self.verifications = former.verifications
         self.truncation_count = former.truncation_count
-        if "_failed_appends" in vars(former):
-            self._failed_appends = former._failed_appends
+        self._failed_appends = former._failed_appends
 
     # Appending
     def append(
@@ -373,7 +374,7 @@ class Log:
         if len(batch) > config.max_message_bytes and not header.is_control:
             check_size(len(batch), config)
         append_time = -1
-        if self.validates_records:
+        if self.validates_records and (not is_validated or config.uses_log_append_time):
             batch, header, append_time = validate_batch(
                 batch, header, config, now_ms, is_validated=is_validated
             )
@@ -384,7 +385,7 @@ class Log:
             check_header(header, config, now_ms)
         if header.producer_id >= 0:
             producers = self.producers
-            if self._failed_appends:
+            if self._failed_appends is not _NO_FAILED_APPENDS:
                 repeated = self._failed_appends.check(header, producers, self.clock.mono_ms())
             else:
                 repeated = producers.check(header)
@@ -392,7 +393,7 @@ class Log:
                 first, last = repeated.first_offset, repeated.last_offset
                 stored_time = repeated.timestamp if config.uses_log_append_time else -1
                 return AppendResult(first, last, stored_time, self.log_start_offset, True)
-            if header.attributes & TRANSACTIONAL_BIT and not header.is_control:
+            if header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) == TRANSACTIONAL_BIT:
                 self.verifications.check(header, self.producers)
             if header.base_sequence >= 0 and header.producer_id not in producers.producers:
                 self._check_producer_limit(header.producer_id)
@@ -423,7 +424,7 @@ class Log:
 
     def _record_failed_append(self, header: BatchHeader) -> None:
         if header.producer_id >= 0:
-            if "_failed_appends" not in vars(self):
+            if self._failed_appends is _NO_FAILED_APPENDS:
                 self._failed_appends = FailedAppends()
             self._failed_appends.add(header, self.producers, self.clock.mono_ms())
 
@@ -444,7 +445,7 @@ class Log:
     def _write(self, batch: memoryview, last_offset: int, timestamp: int, now_ms: int) -> None:
         if self.is_closed or self.storage.offline_reason is not None:
             self._check_writable()
-        segment, rule = self._segments.active, self._roll_rule
+        segment, rule = self._segments.all[-1], self._roll_rule
         try:
             if (
                 timestamp > rule.after_ms
@@ -466,11 +467,11 @@ class Log:
     def _update_producer(
         self, header: BatchHeader, batch: memoryview, last_offset: int, marker: Marker | None = None
     ) -> None:
-        if self._failed_appends:
+        if self._failed_appends is not _NO_FAILED_APPENDS:
             self._failed_appends.forget(header.producer_id)
         if header.attributes & TRANSACTIONAL_BIT:
             self.verifications.clear(header.producer_id)
-        if not header.is_control:
+        if not header.attributes & CONTROL_BIT:
             self.producers.update(header, last_offset, header.max_timestamp)
             return
         marker = marker or decode_marker(header, batch)

@@ -6,7 +6,7 @@ One directory is the common case, and everything is passed on to it. With severa
 - a new log is placed by free space, shared by the replicas that are there already;
 - a log that is in two directories is refused: it is not known which copy is the right one;
 - replicas of a directory that fails, or is unusable at the start, are offline. They are never created again
-  in another directory meanwhile: the copy would be empty, and the disk may come back (decision 0210).
+  in another directory meanwhile: the copy would be empty, and the disk may be repaired (decision 0210).
 """
 
 from __future__ import annotations

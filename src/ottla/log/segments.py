@@ -91,65 +91,57 @@ _base_offset = attrgetter("base_offset")
 class Segments:
     """One log's segments, by base offset; the last one is active."""
 
-    __slots__ = ("_list", "directory", "storage")
+    __slots__ = ("all", "directory", "storage")
 
     def __init__(self, storage: Storage, directory: str, segments: list[Segment]) -> None:
         self.storage = storage
         self.directory = directory
-        self._list = segments
-
-    @property
-    def all(self) -> list[Segment]:
-        """Return the list itself; callers must not change it."""
-        return self._list
+        self.all = segments
+        """Only this class changes the list."""
 
     @property
     def active(self) -> Segment:
         """Return the segment that is appended to."""
-        return self._list[-1]
+        return self.all[-1]
 
     @property
     def sealed(self) -> list[Segment]:
         """Return all but the active one, oldest first."""
-        return self._list[:-1]
+        return self.all[:-1]
 
     @property
     def size_bytes(self) -> int:
         """Return the size of all .log files."""
-        return sum(segment.size_bytes for segment in self._list)
+        return sum(segment.size_bytes for segment in self.all)
 
     def index_of(self, offset: int) -> int:
         """Return the index of the last segment that starts at or before `offset` (0 if all start later)."""
-        if self._list[-1].base_offset <= offset:
-            return len(self._list) - 1
-        return max(0, bisect_right(self._list, offset, key=_base_offset) - 1)
+        if self.all[-1].base_offset <= offset:
+            return len(self.all) - 1
+        return max(0, bisect_right(self.all, offset, key=_base_offset) - 1)
 
     def start_new(self, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
         """Create an empty segment and make it the active one."""
         segment = Segment.create(self.storage, self.directory, base_offset, config, now_ms=now_ms)
-        self._list.append(segment)
+        self.all.append(segment)
         return segment
 
     def remove(self, segments: Sequence[Segment]) -> list[str]:
         """Remove the oldest segments, which must be exactly these. Return the files' new names."""
         count = len(segments)
-        if count >= len(self._list) or list(segments) != self._list[:count]:
+        if count >= len(self.all) or list(segments) != self.all[:count]:
             raise ValueError("only the oldest segments can be removed, and never the active one")
         renamed: list[str] = []
         for segment in segments:
             segment.change_suffix(DELETED)
-            del self._list[0]
+            del self.all[0]
             renamed += segment.files.paths()
         return renamed
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> list[str]:
         """Replace `old` by `new` (complete, fsynced, .cleaned); return the old files' new names."""
-        index = next((i for i, segment in enumerate(self._list) if old and segment is old[0]), -1)
-        if (
-            index < 0
-            or list(old) != self._list[index : index + len(old)]
-            or index + len(old) >= len(self._list)
-        ):
+        index = next((i for i, segment in enumerate(self.all) if old and segment is old[0]), -1)
+        if index < 0 or list(old) != self.all[index : index + len(old)] or index + len(old) >= len(self.all):
             raise ValueError("only sealed segments that are next to each other can be replaced")
         self._announce(new)
         try:
@@ -161,7 +153,7 @@ class Segments:
         except OSError as error:
             self.storage.take_offline(f"swapping segments of {self.directory}: {error}")
             raise
-        self._list[index : index + len(old)] = new
+        self.all[index : index + len(old)] = new
         return [path for segment in old for path in segment.files.paths()]
 
     def _announce(self, new: Sequence[Segment]) -> None:
@@ -180,15 +172,15 @@ class Segments:
 
     def drop_above(self, offset: int) -> None:
         """Remove the segments that start after `offset`, newest first; at least one stays."""
-        while len(self._list) > 1 and self._list[-1].base_offset > offset:
-            self._list.pop().remove()
+        while len(self.all) > 1 and self.all[-1].base_offset > offset:
+            self.all.pop().remove()
 
     def drop_all(self) -> None:
         """Remove every segment, newest first; a new one must be started next."""
-        while self._list:
-            self._list.pop().remove()
+        while self.all:
+            self.all.pop().remove()
 
     def close(self) -> None:
         """Release all descriptors."""
-        for segment in self._list:
+        for segment in self.all:
             segment.close()

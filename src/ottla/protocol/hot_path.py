@@ -86,6 +86,8 @@ def skip_tags(frame: memoryview, position: int, allowed: int) -> tuple[int, int]
     """Return the position after a section of tagged fields, and the number of elements that are still
     allowed.
     """
+    if position < len(frame) and frame[position] == 0:  # as a rule
+        return position + 1, allowed
     count, position = read_tag_count(frame, position)
     if count > allowed:
         raise _too_many()

@@ -131,6 +131,8 @@ def read_compact_nullable_string(buffer: Buffer, position: int) -> tuple[str | N
 
 def read_compact_string(buffer: Buffer, position: int) -> tuple[str, int]:
     """Read a string whose length + 1 is a uvarint."""
+    if position < len(buffer) and 0 < (size := buffer[position]) < 0x80:  # as a rule
+        return read_text(buffer, position + 1, size - 1), position + size
     value, position = read_compact_nullable_string(buffer, position)
     if value is None:
         raise InvalidRequest("a string is null that may not be")

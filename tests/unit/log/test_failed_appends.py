@@ -53,7 +53,7 @@ def test_a_repeated_batch_is_recognised_meanwhile() -> None:
     assert append(bench.log, idempotent("a", sequence=0)).is_duplicate
 
 
-def test_a_producer_that_gave_up_the_batch_goes_on_with_its_next_epoch() -> None:
+def test_a_producer_that_gave_up_the_batch_continues_with_its_next_epoch() -> None:
     bench = LogBench()
     append(bench.log, idempotent("a", sequence=0))
     fill(bench)
@@ -91,7 +91,7 @@ def test_a_batch_that_comes_from_the_next_leader_is_not_waited_for_any_more(know
     copy(leader.log, bench.log)
     append(bench.log, idempotent("e", sequence=first + 3), leader_epoch=2)
     assert "".join(read_values(bench.log).values()).endswith("bcde")
-    assert not bench.log._failed_appends
+    assert not bench.log._failed_appends._by_producer
 
 
 def test_a_batch_that_never_comes_again_is_waited_for_only_so_long(caplog: pytest.LogCaptureFixture) -> None:
@@ -133,4 +133,4 @@ def test_every_log_remembers_its_own() -> None:
     bench = LogBench()
     fill(bench)
     refuse(bench, idempotent("a", sequence=0))
-    assert not LogBench().log._failed_appends
+    assert not LogBench().log._failed_appends._by_producer

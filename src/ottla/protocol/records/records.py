@@ -232,10 +232,9 @@ def encode_batch(
 
 def encode_single_record(timestamp: int, key: bytes, value: bytes | None) -> bytearray:
     """Return the batch that `encode_batch` makes of one record, uncompressed and without a producer."""
-    body = bytearray(3)  # no attributes, no deltas
-    _encode_bytes(body, key)
-    _encode_bytes(body, value)
-    body.append(0)
+    # No attributes, no deltas, key, value (-1: none), no headers.
+    content = b"\x01" if value is None else encode_uvarint(len(value) << 1) + value
+    body = b"\x00\x00\x00" + encode_uvarint(len(key) << 1) + key + content + b"\x00"
     data = encode_uvarint(len(body) << 1)
     length = HEADER_BYTES - LOG_OVERHEAD + len(data) + len(body)
     batch = bytearray(HEADER.pack(0, length, -1, 2, 0, 0, 0, timestamp, timestamp, -1, -1, -1, 1))
