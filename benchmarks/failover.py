@@ -4,7 +4,7 @@ leader        kill -9 of a partition's leader, until a producer with acks=all is
 in sync       from the ready line of the broker that is back, until it is in every ISR
 controller    kill -9 of the controller, until a topic can be created again
 many          1,000 partitions: kill -9 of a broker that leads a third of them, until all have leaders again
-idle          the CPU of three brokers with 1,000 partitions that nobody uses
+idle          the CPU of three brokers with 1,000 unused partitions
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _kill_controller(cluster: ClusterProcess, number: int) -> float:
 
     def is_created() -> bool:
         try:
-            # A new client each time: librdkafka's goes on waiting for the controller that it knew.
+            # A new client each time: librdkafka's keeps waiting for the controller that it knew.
             admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUICK})
             _create(admin, f"after-{number}", 1, replicas=2, within_s=1)
         except KafkaException as error:

@@ -121,7 +121,7 @@ def fill(bootstrap: str, records: int, rounds: int = 1) -> None:
 
 
 def value_of(number: int) -> bytes:
-    """Return JSON of 200 bytes; event time goes on by a millisecond."""
+    """Return JSON of 200 bytes; event time advances by a millisecond."""
     start = b'{"n":%d,"at":%d,"kind":%d,"text":"' % (number, BEGAN_MS + number, number % 10)
     return start.ljust(RECORD_BYTES - 2, b"x") + b'"}'
 

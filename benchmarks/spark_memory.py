@@ -2,7 +2,7 @@
 
     python -m benchmarks.spark_memory --minutes 20
 
-Every key is counted for ever, in RocksDB; each batch writes the counts that it has changed, exactly once.
+Every key is counted forever, in RocksDB; each batch writes the counts that it has changed, exactly once.
 First all keys come once; then records of random keys at a steady rate, while memory is sampled.
 """
 

@@ -12,10 +12,10 @@ def main(bootstrap_servers: str = "localhost:9092") -> None:
 
     options = {"group_id": "accounting", "topics": "payments", "auto_offset_reset": "earliest"}
     with Consumer(bootstrap_servers, enable_auto_commit=False, **options) as consumer:
-        for number, record in enumerate(consumer, 1):  # for ever, in other programs
+        for number, record in enumerate(consumer, 1):  # forever, in other programs
             print(f"{record.topic}-{record.partition} offset {record.offset}: {record.value.decode()}")
             if number == 5:
-                consumer.commit()  # the next member of the group goes on from here
+                consumer.commit()  # the next member of the group resumes from here
                 break
 
         consumer.seek_to_beginning()

@@ -71,7 +71,7 @@ class PostgresServer:
                 os.kill(each, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        (self.data / "postmaster.pid").unlink(missing_ok=True)  # or it waits for who has its number now
+        (self.data / "postmaster.pid").unlink(missing_ok=True)  # or it waits for an unrelated process
 
     def close(self) -> None:
         self._run("pg_ctl", "-D", str(self.data), "-m", "immediate", "stop")

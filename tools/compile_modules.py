@@ -5,7 +5,7 @@
 Each module gets a compiled twin beside it, `_name.<python and platform>.so`, made of a copy of its source and
 the source's hash. The twin is imported only if that hash fits (ottla/protocol/records/compiled.py),
 so a twin that is older than its source does nothing. Needs mypy, setuptools and a C compiler; ends with 1
-if something is missing. `pip install` runs this through hatch_build.py, and goes on without twins then.
+if something is missing. `pip install` runs this through hatch_build.py; then it installs none.
 """
 
 from __future__ import annotations

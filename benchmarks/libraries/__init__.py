@@ -27,7 +27,7 @@ _MODULES = {
 
 @dataclass(frozen=True)
 class Job:
-    """What to do, and where; `meter` is told when the work proper begins and ends."""
+    """What to do, and where; `meter` is called when the work proper begins and ends."""
 
     address: str
     topic: str

@@ -92,7 +92,7 @@ def latency(job: Job) -> list[float]:
         times.append(time.perf_counter() - began)
         produce.receive()
         if len(reply) < job.record_bytes:
-            raise RuntimeError("the fetch came back without the record")
+            raise RuntimeError("the fetch returned without the record")
     job.meter.stop()
     produce.close()
     fetch.close()

@@ -16,7 +16,7 @@ from ottla.common.ids import new_uuid, uuid_text
 from ottla.common.processes import die_with_parent
 from ottla.testing.broker_process import free_port
 
-# What kafka-server-start.sh and kafka-run-class.sh set when nobody says otherwise.
+# The defaults of kafka-server-start.sh and kafka-run-class.sh.
 HEAP = ("-Xmx1G", "-Xms1G")
 JVM = (
     "-server",

@@ -1,4 +1,4 @@
-"""Whose limit was seen: a generator's is never told as a server's."""
+"""Whose limit was measured: a generator's limit is never reported as a server's."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class OttlaCluster(Server):
     def __init__(self, folder: Path, settings: dict[str, str] | None = None, *, brokers: int) -> None:
         super().__init__(folder)
         self.name = f"ottla x{brokers}"
-        # Sessions as long as Kafka's defaults: nobody dies here, and a full machine is no dead broker.
+        # Sessions as long as Kafka's defaults: no broker dies here, and a busy machine is no dead broker.
         self.cluster = ClusterProcess(
             folder / "data",
             brokers=brokers,

@@ -24,7 +24,7 @@ STOPPED_WITHIN_S = 60.0
 
 
 class Absent(Exception):
-    """This peer cannot be had on this machine; the message says why."""
+    """This peer cannot run on this machine; the message says why."""
 
 
 class Server(ABC):

@@ -49,7 +49,7 @@ class PacedProducer(threading.Thread):
         self.sent = 0
 
     def run(self) -> None:
-        """Send until told to end."""
+        """Send until stopped."""
         filling, began = b"x" * (RECORD_BYTES - STAMP_BYTES), time.monotonic()
         while not self._ended.wait(TICK_S):
             due = int((time.monotonic() - began) * self._rate)
@@ -88,7 +88,7 @@ class Reader(threading.Thread):
         self.read = 0
 
     def run(self) -> None:
-        """Read until told to end."""
+        """Read until stopped."""
         while not self._ended.is_set():
             message = self._consumer.poll(0.1)  # not consume(): that waits for as many as it may return
             if message is not None and message.error() is None:

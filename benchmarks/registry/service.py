@@ -2,7 +2,7 @@
 
     python -m benchmarks.registry.service [--seconds 5] [--subjects 10000]
 
-Broker, registry and load generator are processes of their own. The look-ups are told per second of the
+Broker, registry and load generator are processes of their own. The look-ups are reported per second of the
 registry's CPU too: that is what one core can do, however much of it the machine gives.
 """
 

@@ -1,4 +1,4 @@
-"""Records that cannot be parsed go to a topic of their own, with the reason; the good ones go on.
+"""Records that cannot be parsed go to a topic of their own, with the reason; the others are processed.
 
 Both in one query: so each record is in exactly one of the two topics, exactly once.
 """

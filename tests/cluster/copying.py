@@ -1,6 +1,6 @@
 """Programs of every library that copy one topic in transactions, all with the same two coordinators.
 
-They run without a watchdog: whoever waits for ever, fails the test.
+They run without a watchdog: whoever waits forever, fails the test.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Copying:
 
     def _wait(self, condition: Callable[[], bool], waiting: Iterable[PipelineProcess]) -> None:
         try:
-            wait_until(condition, "every program to go on", PROGRESS_WITHIN_S)
+            wait_until(condition, "progress of every program", PROGRESS_WITHIN_S)
         except AssertionError as error:
             for process in waiting:
                 error.add_note(f"{process.pipeline.library} is stuck; it said:\n{process.stderr_tail()}")

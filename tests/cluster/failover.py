@@ -28,7 +28,7 @@ WITHIN_S = 120.0
 SEND_EVERY_S = 0.2
 COMMIT_EVERY_S = 0.2
 SESSION_MS = 60_000
-"""So long that no member is lost on a busy machine: members go on where they were."""
+"""So long that no member is lost on a busy machine: members resume where they were."""
 
 
 def names_on_one_partition(prefix: str, partitions: int, wanted: int) -> list[str]:
@@ -151,7 +151,7 @@ class IdempotentLoad:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish what is under way; raise what went wrong."""
+        """Finish requests in flight; raise the first error."""
         self._stopping.set()
         self._thread.join(WITHIN_S)
         self._check()
@@ -185,7 +185,7 @@ class IdempotentLoad:
 
 
 class _Events(list[Event]):
-    """A member's events, told to the group as they come."""
+    """A member's events, reported to the group as they occur."""
 
     def __init__(self, group: WatchedGroup, name: str, events: Iterable[Event]) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class _Events(list[Event]):
 
 
 class WatchedGroup:
-    """Two members of one library, which commit what they have read; and all that they were told."""
+    """Two members of one library, which commit what they have read; and all their events."""
 
     def __init__(self, library: Library, bootstrap: str, group: str, topic: str, partitions: int) -> None:
         self.name = library.name
@@ -240,7 +240,7 @@ class WatchedGroup:
         self._check()
 
     def note(self, member: str, event: Event) -> None:
-        """Take in what a member was told, until they all leave: not every library tells of that."""
+        """Record a member's events, until they all leave: not every library reports that."""
         with self._lock:
             if self._stopping.is_set():
                 return

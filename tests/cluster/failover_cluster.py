@@ -1,6 +1,6 @@
 """Three brokers for the tests in which coordinators die, and who coordinates what.
 
-With OTTLA_TEST_CLUSTER=kafka they are Apache Kafka's: that is how a client's own faults are told from ours.
+With OTTLA_TEST_CLUSTER=kafka they are Apache Kafka's: that distinguishes a client's own faults from ours.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def group_coordinator(cluster: ClusterProcess, group: str) -> int:
 
 
 def kill_and_restart(cluster: ClusterProcess, victim: Victim, meanwhile: Callable[[], None]) -> None:
-    """Kill -9, let the work go on without that broker, and bring it back."""
+    """Kill -9, let the work continue without that broker, and restart it."""
     number = victim()
     cluster.kill(number)
     meanwhile()

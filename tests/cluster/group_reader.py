@@ -105,7 +105,7 @@ class GroupReader:
                     self._acked_commits[each.topic, each.partition] = each.offset
 
     def check_commits(self) -> list[str]:
-        """Return which offsets the group was told are committed, but are not any more."""
+        """Return the offsets whose commit was acknowledged, but which are not committed any more."""
         consumer = Consumer(client_config(self._bootstrap, {"group.id": self._group}))
         try:
             found = consumer.committed([TopicPartition(*place) for place in self._acked_commits], 30)

@@ -1,13 +1,13 @@
-"""What producers sent and were told, and a checker that holds it against what a reader finds.
+"""The records that producers sent, their acknowledgements, and a checker that compares them with a reader's.
 
 Every record carries in its value who sent it, where to, and its number; the rest of the value
-follows from that. So from a value alone it can be told whether it was ever sent, and whether it is whole.
+follows from that. So a value alone shows whether it was ever sent, and whether it is complete.
 
 The checker reads on where it stopped, round after round, and reports in words:
 
     lost           an acknowledged record is not there
     moved          another record is at the acknowledged offset
-    phantom        a record that nobody sent, or with other bytes than were sent
+    phantom        a record that no producer sent, or with other bytes than were sent
     duplicate      twice from an idempotent producer
     disorder       one that comes before an earlier one of the same producer
     gap            an offset that is missing
@@ -66,7 +66,7 @@ class History:
         self._by_head: dict[bytes, int] = {}
         self._acks: dict[Place, array[int]] = {}
         self.implied: list[tuple[int, int]] = []
-        """Every (stream, number) that was acknowledged only with a later record, its offset not told."""
+        """Every (stream, number) that was acknowledged only with a later record, without its offset."""
 
     def stream(self, producer: str, place: Place, *, exactly_once: bool) -> int:
         """Begin a stream and return its number."""
@@ -84,7 +84,7 @@ class History:
         return number, of.value(number)
 
     def acknowledge(self, stream: int, number: int, offset: int | None) -> None:
-        """Note that the producer was told that record `number` is at `offset` (None: not told where)."""
+        """Note the acknowledgement of record `number` at `offset` (None: without an offset)."""
         if offset is None:
             self.implied.append((stream, number))
             return
@@ -132,7 +132,7 @@ class Checker:
         expected = start = self.positions[place]
         for offset, value in records:
             if offset != expected:
-                problems.append(f"gap: {place} goes on at offset {offset} instead of {expected}")
+                problems.append(f"gap: {place} continues at offset {offset} instead of {expected}")
             expected = offset + 1
             origin = self._history.identify(value)
             if origin is None or self._history.streams[origin[0]].place != place:

@@ -66,7 +66,7 @@ def is_closed(peer: socket.socket) -> bool:
 
 
 def send_as_far_as_possible(peers: list[socket.socket], data: bytes, quiet_s: float = 1.0) -> int:
-    """Send to all until nobody has taken a byte for a while; return how many have not taken everything."""
+    """Send to all until no peer has read a byte for a while; return how many have not taken everything."""
     left = {peer: memoryview(data) for peer in peers}
     with selectors.DefaultSelector() as ready:
         for peer in peers:

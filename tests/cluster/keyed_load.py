@@ -24,7 +24,7 @@ CONFIGS = {
 
 
 class KeyedLoad:
-    """A producer of numbered values for a few keys that remembers what it was told."""
+    """A producer of numbered values for a few keys that records the acknowledgements."""
 
     def __init__(self, address: str) -> None:
         self.sent = 0

@@ -1,4 +1,4 @@
-"""Heavy, steady load through confluent-kafka, with everything it is told put down in a history."""
+"""Heavy, steady load through confluent-kafka, with all acknowledgements recorded in a history."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def create_topic(
 
 
 class LoadProducer:
-    """One producer that goes on, across any number of deaths of the broker, until it is closed."""
+    """One producer that survives any number of broker deaths, until it is closed."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class LoadProducer:
         return len(self._producer)
 
     def send(self, count: int, choose: random.Random) -> None:
-        """Hand over `count` records, all to one partition, unless too many are under way already."""
+        """Hand over `count` records, all to one partition, unless too many are in flight already."""
         self._producer.poll(0)
         if self.under_way >= UNDER_WAY:
             self._producer.poll(0.005)
@@ -100,7 +100,7 @@ class LoadProducer:
     def settle(self, within_s: float = DEADLINE_S) -> None:
         """Wait until everything is acknowledged."""
         left = self._producer.flush(within_s)
-        assert left == 0, f"{self.name}: {left} records are under way after {within_s:g} s"
+        assert left == 0, f"{self.name}: {left} records are in flight after {within_s:g} s"
         assert not self.failures, f"{self.name}: {self.failures[:5]}"
 
     def _when_delivered(self, stream: int, number: int) -> Callable[[KafkaError | None, Message], None]:
@@ -109,7 +109,7 @@ class LoadProducer:
                 self.failures.append(f"record {number} of stream {stream}: {error}")
             else:
                 offset = message.offset()
-                # A record whose answer was lost counts as delivered when a later one is: nobody knows where.
+                # A record without a response counts as delivered when a later one is; its offset is unknown.
                 known = offset is not None and offset >= 0
                 self._history.acknowledge(stream, number, offset if known else None)
 

@@ -74,7 +74,7 @@ class CuttableDisk:
             os.close(folder)
 
     def restore_power(self) -> None:
-        """Mount again what the disk holds; nobody may have files open."""
+        """Mount the disk again; no process may have files open."""
         self.unmount()
         self.mount()
 

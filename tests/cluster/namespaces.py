@@ -7,7 +7,7 @@
         network.heal()
 
 A namespace lives as long as the process that holds it open, and that dies with us: nothing is left behind.
-A cut is made where packets are addressed: the neighbour's hardware address becomes one that nobody has, so
+A cut is made where packets are addressed: the neighbour's hardware address becomes an unused one, so
 what is sent there is lost without a word, as on a broken cable.
 """
 

@@ -1,8 +1,8 @@
-"""Coordinators and leaders are killed under clients as they come: their work goes on as if nothing was.
+"""Coordinators and leaders are killed under clients as they come: their work continues.
 
 Three brokers, three replicas. The ids are chosen so that all of a test's groups, or transactions, have one
 coordinator: whoever is killed, everybody is hit. `make test` kills a few times; in `make test-cluster` the
-same goes on for longer. No program is restarted from outside. Only kafka-python's need a new producer when
+same runs for longer. No program is restarted from outside. Only kafka-python's need a new producer when
 the library has dropped a request (integration/kafka_python_transactions.py), with Apache Kafka as with us.
 """
 
@@ -76,7 +76,7 @@ _NUMBERS = itertools.count()
 
 
 @kills
-def test_transactions_go_on_when_their_coordinators_and_leaders_die(
+def test_transactions_continue_when_their_coordinators_and_leaders_die(
     cluster: ClusterProcess, topics: str, tmp_path: Path, kills: int
 ) -> None:
     with Copying(cluster, topics, list(IN_A_CLUSTER), tmp_path) as copying:
@@ -95,7 +95,7 @@ def test_transactions_go_on_when_their_coordinators_and_leaders_die(
 
 
 @pytest.mark.parametrize("of", ["group", pytest.param("transaction", marks=pytest.mark.cluster)])
-def test_programs_go_on_that_had_nothing_to_do_when_their_coordinator_died(
+def test_programs_continue_that_had_nothing_to_do_when_their_coordinator_died(
     cluster: ClusterProcess, topics: str, tmp_path: Path, of: str
 ) -> None:
     """They learn of it only when it is long gone, and has left the list of brokers.
@@ -129,7 +129,7 @@ def test_programs_go_on_that_had_nothing_to_do_when_their_coordinator_died(
 
 
 @kills
-def test_groups_and_idempotent_producers_go_on_when_coordinators_and_leaders_die(
+def test_groups_and_idempotent_producers_continue_when_coordinators_and_leaders_die(
     cluster: ClusterProcess, topics: str, kills: int
 ) -> None:
     partitions = len(LIBRARIES)

@@ -165,11 +165,11 @@ def test_a_lost_segment_is_named_and_the_others_are_served(damaged: Damaged, how
     damaged.assert_producer_goes_on()
     if how == "emptied":
         assert f"{logs[2]} is empty" in damaged.said
-    elif damaged.state == "killed":  # after a clean stop nobody looks
+    elif damaged.state == "killed":  # after a clean stop there is no recovery
         assert f"offsets {lost.start} to {lost.stop - 1} are missing" in damaged.said
 
 
-def test_an_empty_segment_at_the_end_is_where_the_log_goes_on(killed: Damaged) -> None:
+def test_an_empty_segment_at_the_end_is_where_the_log_continues(killed: Damaged) -> None:
     (killed.partition / f"{COUNT:020d}.log").touch()
     killed.start()
     killed.assert_whole()
@@ -179,7 +179,7 @@ def test_an_empty_segment_at_the_end_is_where_the_log_goes_on(killed: Damaged) -
 
 
 def test_an_empty_segment_that_a_broken_off_roll_left_hides_no_record(damaged: Damaged) -> None:
-    """The roll failed when its .log file was made (no descriptors, a full disk); the old segment went on."""
+    """The roll failed at its .log file (no descriptors, a full disk); the old segment stayed active."""
     last = damaged.files(".log")[-1]
     _, _, base_offset = damaged.batches_of(last)[-2]
     (damaged.partition / f"{base_offset:020d}.log").touch()

@@ -149,7 +149,7 @@ def test_checkpoints_that_point_beyond_the_end_are_not_believed(damaged: Damaged
 
 @pytest.mark.parametrize("offset", [COUNT + 3, 2**63 - 1, 2**70])
 def test_a_log_start_beyond_the_end_destroys_nothing(damaged: Damaged, offset: int) -> None:
-    """Records may have been deleted up to there, and a power cut taken the rest; or a bit was flipped."""
+    """Records may have been deleted up to there, and a power failure taken the rest; or a bit was flipped."""
     (damaged.data / LOG_STARTS).write_text(f"0\n1\n{TOPIC} 0 {offset}\n")
     before = {path.read_bytes() for path in damaged.files(".log")}
     damaged.start()

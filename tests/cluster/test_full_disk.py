@@ -63,7 +63,7 @@ def read_all(address: str, end: int) -> None:
 
 
 @pytest.mark.parametrize("segment_bytes", ["1000000000", "200000"])
-def test_a_full_disk_refuses_writes_keeps_reads_and_goes_on_when_there_is_room(
+def test_a_full_disk_refuses_writes_keeps_reads_and_continues_when_there_is_room(
     disk: Path, segment_bytes: str
 ) -> None:
     with broker_on(disk) as broker:

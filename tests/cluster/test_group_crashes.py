@@ -138,7 +138,7 @@ def test_a_stable_group_is_stable_after_a_crash_and_its_members_have_lost_nothin
         assert member.commit({(topic, 0): 8}) == [ErrorCode.none]
 
 
-def test_a_member_that_does_not_come_back_after_a_crash_is_forgotten(
+def test_a_member_that_does_not_return_after_a_crash_is_forgotten(
     own_broker: BrokerProcess, group: str, topic: str
 ) -> None:
     with WireMember(own_broker.address, group, topic) as lost:

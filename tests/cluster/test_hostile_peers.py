@@ -1,4 +1,4 @@
-"""Peers that mean harm, or are broken: bounded memory, no leaked descriptors, nobody else disturbed."""
+"""Peers that mean harm, or are broken: bounded memory, no leaked descriptors, no other client disturbed."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def assert_readable(broker: BrokerProcess, count: int) -> None:
 
 
 def assert_recovers(broker: BrokerProcess, count: int) -> None:
-    """Restart it as an operator would who has read its log; the disk is well again."""
+    """Restart it as an operator would after reading its log; the disk is repaired."""
     broker.stop()
     broker.start()
     with Reader(broker.address) as reader:
@@ -78,7 +78,7 @@ def assert_recovers(broker: BrokerProcess, count: int) -> None:
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_after_a_failed_fsync_writes_are_refused_for_good_and_reads_go_on(
+def test_after_a_failed_fsync_writes_are_refused_for_good_and_reads_continue(
     started: Started, sealed: bool
 ) -> None:
     """Trying again would succeed, and lie: the kernel drops what it could not write, and forgets it."""
@@ -103,7 +103,7 @@ def test_a_failed_fsync_in_the_background_refuses_writes_too(started: Started) -
                 break
             acknowledged += 1
         else:
-            pytest.fail("writes go on although every fsync fails")
+            pytest.fail("writes succeed although every fsync fails")
     assert append(broker, acknowledged).error_code == STORAGE_ERROR
     assert_readable(broker, acknowledged)
     assert_recovers(broker, acknowledged)

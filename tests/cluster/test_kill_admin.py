@@ -41,7 +41,7 @@ ABSENT = Topic()
 
 @dataclass
 class Model:
-    """What each topic may look like now: one thing for sure, or two if a change is under way."""
+    """What each topic may look like now: one thing for sure, or two if a change is in flight."""
 
     may_be: dict[str, set[Topic]] = field(default_factory=lambda: {name: {ABSENT} for name in NAMES})
     under_way: dict[str, tuple[Topic, Future[Any]]] = field(default_factory=dict)
@@ -60,12 +60,12 @@ class Model:
         return acknowledged
 
     def crash(self) -> None:
-        """Whatever is still under way may have happened or not."""
+        """Changes still in flight may have happened or not."""
         for name, (after, _) in self.under_way.items():
             self.may_be[name].add(after)
 
     def calm_down(self) -> None:
-        """Wait until nothing is under way: librdkafka asks again what a dead broker has not answered."""
+        """Wait until no request is in flight: librdkafka retries requests to a dead broker."""
         _, late = wait([future for _, future in self.under_way.values()], DEADLINE_S)
         assert not late
         self.under_way.clear()

@@ -48,13 +48,11 @@ def test_kills_in_the_middle_of_compaction_lose_no_key_and_bring_back_no_deleted
 
 
 def assert_no_swap_stays(data: Path) -> None:
-    """The cleaner goes on after a start, so a swap may be seen under way; each has to end."""
+    """The cleaner continues after a start, so a swap may be seen unfinished; each has to end."""
     deadline = time.monotonic() + DEADLINE_S
     seen = inodes(data)
     while seen:
-        assert time.monotonic() < deadline, (
-            f"swaps that nobody ends: {segment_files(data, COMPACTED, '.swap')}"
-        )
+        assert time.monotonic() < deadline, f"unfinished swaps: {segment_files(data, COMPACTED, '.swap')}"
         time.sleep(0.005)
         seen &= inodes(data)
 
@@ -113,7 +111,7 @@ class SuffixChecker:
         assert max(expected) == end - 1, when
         with Reader(address, {"auto.offset.reset": "earliest"}) as reader:
             records = reader.read({SHORT: start})[SHORT]
-        # Retention goes on while we read: what was skipped is below the log start by now.
+        # Retention continues while we read: what was skipped is below the log start by now.
         assert [offset for offset, _ in records] == list(range(records[0][0], end)), when
         for offset, value in records:
             assert self._history.identify(value) == expected[offset], f"offset {offset} {when}"

@@ -50,7 +50,7 @@ def topic(own_broker) -> str:
 
 
 class Load:
-    """A thread that sends numbered records until it is told to stop."""
+    """A thread that sends numbered records until it is stopped."""
 
     def __init__(self, producer: Any, topic: str) -> None:
         self._producer = producer
@@ -100,7 +100,7 @@ def check_log(broker: BrokerProcess, topic: str, load: Load) -> None:
     assert len(known) > len(offsets) // 2
 
 
-def test_a_killed_broker_that_comes_back_has_everything_once_and_in_order(own_broker, make_producer, topic):
+def test_a_killed_broker_that_returns_has_everything_once_and_in_order(own_broker, make_producer, topic):
     producer = make_producer(own_broker.address, **QUICK)
     with Load(producer, topic).running() as load:
         for _ in range(3):

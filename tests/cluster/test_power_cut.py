@@ -1,4 +1,4 @@
-"""Power cuts: everything that was not flushed is gone, in the middle of heavy produce.
+"""Power failures: everything that was not flushed is gone, in the middle of heavy produce.
 
 With flush.messages=1 a record is on the disk before it is acknowledged, so nothing that was may be missing.
 Without, records may be; but whatever is left must be intact, at its offset, and stay.
@@ -84,7 +84,7 @@ def test_with_flush_on_ack_every_acknowledged_record_survives(disk: CuttableDisk
             with Reader(broker.address) as reader:
                 found = reader.read(checker.positions)
             for place, records in found.items():
-                assert checker.check(place, records) == [], f"{place} after power cut {cut}"
+                assert checker.check(place, records) == [], f"{place} after power failure {cut}"
                 assert problems_in_files(broker.data, place) == []
         print(f"{history.ack_count} records acknowledged")
         assert history.ack_count > 500
@@ -105,7 +105,7 @@ def test_without_flushing_what_is_left_is_intact_and_stays(disk: CuttableDisk) -
             with Reader(broker.address) as reader:
                 start, end = reader.ends(("t", 0))
                 records = reader.read({("t", 0): start})[("t", 0)]
-            assert end <= acknowledged, f"after power cut {cut}"
+            assert end <= acknowledged, f"after power failure {cut}"
             assert records == sorted(records)
             assert all(value == b"%d " % offset * 20 for offset, value in records)
             assert set(known) <= set(records), "what had survived before is gone"
@@ -144,7 +144,7 @@ def test_compaction_that_is_cut_short_loses_no_key(disk: CuttableDisk) -> None:
             cut_power(disk, broker)
             broker.start()
             load.settle()
-            assert_newest_of_each_key_is_there(broker.address, load, f"after power cut {cut}")
+            assert_newest_of_each_key_is_there(broker.address, load, f"after power failure {cut}")
     finally:
         broker.kill()
 

@@ -1,4 +1,4 @@
-"""ZooKeeper that dies or sleeps under load: brokers go on without it as long as nobody else does."""
+"""ZooKeeper that dies or sleeps under load: brokers continue without it until another broker fails."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """kill -9 of the client and of the broker at every step of a transaction: what comes out is what went in.
 
 A pipeline (tests/integration/transaction_pipeline.py) copies a topic in transactions, offsets included. The
-tests walk the steps of the protocol: at each, somebody is killed and started again, and the work goes on. In
+tests walk the steps of the protocol: at each, a process is killed and restarted, and the work continues. In
 the end the sink must hold every record of the source once, and the committed offsets must be its end.
 """
 

@@ -52,7 +52,7 @@ def test_offsets_of_a_group_that_is_named_again_and_again_are_refused(
 
 
 @pytest.mark.parametrize("version", [7, 9])
-def test_offsets_of_a_partition_that_is_named_again_and_again_are_told_once(
+def test_offsets_of_a_partition_that_is_named_again_and_again_are_reported_once(
     fuzzed: FuzzBroker, version: int
 ) -> None:
     topics = [{"name": TOPIC, "partition_indexes": [0, 1] * MANY}] * 2

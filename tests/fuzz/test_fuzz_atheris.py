@@ -1,4 +1,4 @@
-"""A few thousand inputs that are guided by coverage; `make fuzz` goes on for longer."""
+"""A few thousand inputs that are guided by coverage; `make fuzz` runs longer."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_what_once_did_harm_or_reached_new_code_does_no_harm(fuzzed: FuzzBroker,
         fuzzed.reset()
         fuzzed.feed(frames)
         fuzzed.reset()
-        gc.collect()  # an error that nobody looked at is complained about when it is thrown away
+        gc.collect()  # an unretrieved exception is logged when it is garbage-collected
         fuzzed.complaints.check(*frames)
     fuzzed.feed(frames)
 

@@ -138,7 +138,7 @@ def until_closed(peer: socket.socket) -> bytes:
 
 
 def say(broker: BrokerProcess, *data: bytes) -> bytes:
-    """Say something, hang up as one who is done, and return what the broker says to that."""
+    """Send bytes, half-close the connection, and return the broker's response."""
     with connect(broker) as peer:
         try:
             for each in data:
@@ -149,7 +149,7 @@ def say(broker: BrokerProcess, *data: bytes) -> bytes:
         return until_closed(peer)
 
 
-def test_mutated_frames_of_every_api_harm_nobody(broker: BrokerProcess) -> None:
+def test_mutated_frames_of_every_api_are_harmless(broker: BrokerProcess) -> None:
     world = World()
     with Wire(broker.address) as wire:
         for name in ("fuzz-plain", "fuzz-other"):
@@ -184,7 +184,7 @@ def test_what_is_not_kafka_is_hung_up_on(broker: BrokerProcess, data: bytes) -> 
         assert until_closed(peer) == b""
 
 
-def test_random_bytes_harm_nobody(broker: BrokerProcess) -> None:
+def test_random_bytes_are_harmless(broker: BrokerProcess) -> None:
     random = Random(SEED)
     for _ in range(300):
         say(broker, random.randbytes(random.randrange(200)))

@@ -1,6 +1,6 @@
 """confluent-kafka (librdkafka) behind the interface of `transactions.py`.
 
-librdkafka 2.16 waits for ever in send_offsets_to_transaction for a group's coordinator whose thread it has
+librdkafka 2.16 waits forever in send_offsets_to_transaction for a group's coordinator whose thread it has
 ended (see api/support/recently_fenced_brokers.py). It ends all of them when it holds all brokers for dead, as
 it does when they die one after the other and it had no reason yet to connect to those that are back, unless
 `metadata.recovery.strategy` is `none`: programs in transactions should say so.

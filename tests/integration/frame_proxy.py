@@ -15,7 +15,7 @@ from typing import Self
 
 
 class Cut(Exception):
-    """Raised by a hook: pass this on to nobody, and close both sides."""
+    """Raised by a hook: drop this frame and close both sides."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class FrameProxy:
         except OSError:
             client_out.close()
             return
-        calls: dict[int, Call] = {}  # requests under way, by correlation id
+        calls: dict[int, Call] = {}  # requests in flight, by correlation id
         pumps = {
             asyncio.create_task(self._pass_requests(client_in, broker_out, calls)),
             asyncio.create_task(self._pass_answers(broker_in, client_out, calls)),

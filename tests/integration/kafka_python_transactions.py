@@ -2,7 +2,7 @@
 
 kafka-python 3.0.12 drops a transactional request when connecting to its coordinator fails: in
 `producer/sender.py`, `_maybe_send_pending_request` looks for the coordinator again, but puts the request back
-into the queue only if it has no node, and `await_ready` raises with the node set. The call waits for ever
+into the queue only if it has no node, and `await_ready` raises with the node set. The call waits forever
 then, with Apache Kafka's brokers as with ours: a program must go on with a new producer. So do ours, but
 only when the library has said in its log that this has happened.
 """

@@ -1,7 +1,7 @@
 """One interface over the members of consumer groups in the three client libraries.
 
 A `GroupConsumer` is one library's consumer, used from one thread. A `Member` is that thread: it polls all the
-time, as a program would, and remembers what it read and what it was told to read. Tests look at it and wait
+time, as a program would, and remembers what it read and its assignments. Tests look at it and wait
 for conditions; nothing here waits for time to pass.
 """
 
@@ -30,7 +30,7 @@ class Read(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a member was told: `assigned`, `revoked` or `lost`."""
+    """A rebalance callback: `assigned`, `revoked` or `lost`."""
 
     what: str
     places: frozenset[Place]

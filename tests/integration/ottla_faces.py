@@ -70,7 +70,7 @@ def open_face(face: type[Any], *args: Any, **options: Any) -> Any:
 
 
 def abandon(client: Any) -> None:
-    """Disconnect a producer as an interrupt does: what is under way is left as it is."""
+    """Disconnect a producer as an interrupt does: requests in flight are not awaited."""
     if isinstance(client, Driven):
         client.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
         client.end()

@@ -66,7 +66,7 @@ def test_every_client_reads_what_this_one_wrote_and_batches_are_stored_as_sent(
         ], reader.name
 
 
-def test_keys_values_headers_and_timestamps_come_back_as_they_were_sent(
+def test_keys_values_headers_and_timestamps_are_read_as_they_were_sent(
     topic: str, producer: Producer, consumer: Consumer
 ) -> None:
     start_ms = an_hour_ago()

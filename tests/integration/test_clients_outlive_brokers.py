@@ -10,7 +10,7 @@ from ottla.common.ids import TopicPartition
 from ottla.testing.local_cluster import LocalCluster
 
 
-def test_an_admin_client_goes_on_after_the_controllers_death():
+def test_an_admin_client_continues_after_the_controllers_death():
     with LocalCluster(3) as cluster, Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic("before", partitions=3)
         for _ in range(2):
@@ -42,7 +42,7 @@ def test_clients_may_be_there_before_the_brokers():
             assert consumer.getone(timeout_ms=30_000).value == b"2"
 
 
-async def test_clients_for_asyncio_go_on_after_all_brokers_were_away():
+async def test_clients_for_asyncio_continue_after_all_brokers_were_away():
     with LocalCluster(3, settings={"num.partitions": "1"}) as cluster:
         where = cluster.bootstrap_servers
         cluster.create_topic("orders")

@@ -80,7 +80,7 @@ def test_a_backup_makes_a_new_cluster_the_old_one(old: LocalCluster, ottla: Cli,
         assert ottla(new, "cluster", "restore", str(file), "--dry-run")[0] == 0  # and nothing more
 
 
-def test_what_differs_is_told_and_changed_only_when_asked(
+def test_what_differs_is_reported_and_changed_only_when_asked(
     old: LocalCluster, ottla: Cli, tmp_path: Path
 ) -> None:
     fill(old, ottla)

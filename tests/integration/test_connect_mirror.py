@@ -117,7 +117,7 @@ def test_a_topic_that_is_created_again_is_copied_from_its_beginning(
         ({"offset": 5}, None, 4, True),
     ],
 )
-def test_topics_are_told_apart(before: Any, topic_id: str | None, last: int, is_other: bool) -> None:
+def test_topics_are_distinguished(before: Any, topic_id: str | None, last: int, is_other: bool) -> None:
     assert is_other_topic(before, topic_id, last) == is_other
 
 

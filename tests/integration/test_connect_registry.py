@@ -36,7 +36,7 @@ VALUE = {
 }
 
 
-def test_schemas_go_to_the_registry_and_come_back() -> None:
+def test_schemas_are_registered_and_read_back() -> None:
     with OttlaBroker() as broker, RunningRegistry(broker.bootstrap_servers) as registry:
         config = {"schema.registry.url": registry.server.url}
         avro = AvroConverter(config, is_key=False)

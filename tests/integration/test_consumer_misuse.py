@@ -104,7 +104,7 @@ def test_who_was_shut_out_of_its_group_commits_nothing(broker, group, protocol):
     assert committed(group) is None
 
 
-def test_a_consumer_whose_name_somebody_else_has_taken_is_told_so(group):
+def test_a_consumer_whose_name_somebody_else_has_taken_gets_an_error(group):
     static = {**group, "group_instance_id": "one", "topics": "tens"}
     with Consumer(**static) as first, Consumer(**static) as second:
         assert first.poll(SOON_MS)
@@ -114,7 +114,7 @@ def test_a_consumer_whose_name_somebody_else_has_taken_is_told_so(group):
 
 
 @pytest.mark.parametrize("call", [lambda c: c.poll(100), Consumer.close])
-def test_a_listener_that_would_wait_for_itself_is_told_so(group, call):
+def test_a_listener_that_would_wait_for_itself_gets_an_error(group, call):
     class Asks(RebalanceListener):
         def on_partitions_assigned(self, partitions):
             call(consumer)
@@ -126,7 +126,7 @@ def test_a_listener_that_would_wait_for_itself_is_told_so(group, call):
         assert consumer.poll(SOON_MS)
 
 
-async def test_a_coroutine_of_a_listener_that_would_wait_for_itself_is_told_so(group):
+async def test_a_coroutine_of_a_listener_that_would_wait_for_itself_gets_an_error(group):
     class Asks(RebalanceListener):
         async def on_partitions_assigned(self, partitions):
             await consumer.getone()
@@ -165,7 +165,7 @@ def test_a_callback_of_a_commit_that_fails_is_reported_and_the_next_one_is_calle
     assert "the on_done callback of a commit failed" in caplog.text
 
 
-def test_who_reads_nothing_is_told_so(group):
+def test_who_reads_nothing_gets_an_error(group):
     with Consumer(**group) as consumer:
         with pytest.raises(WrongUse, match="there is nothing to read: subscribe to topics, or assign"):
             consumer.poll(100)

@@ -155,7 +155,7 @@ def test_an_answer_that_was_lost_is_given_again_and_other_epochs_are_fenced(grou
         assert fenced.assignment is None
 
 
-def test_all_is_told_to_those_who_say_all(group: Group) -> None:
+def test_all_is_reported_to_those_who_say_all(group: Group) -> None:
     group.join("a")
     assert group.assigned(group.beat("a", 1, ALL)) is None
     everything = {
@@ -210,7 +210,7 @@ def test_range_gives_ranges(group: Group) -> None:
 # Static members
 
 
-def test_a_static_member_comes_back_to_what_it_had(group: Group) -> None:
+def test_a_static_member_returns_to_what_it_had(group: Group) -> None:
     group.join("a1", instance_id="a")
     refused = group.join("a2", instance_id="a")
     assert refused.error_code == ErrorCode.unreleased_instance_id

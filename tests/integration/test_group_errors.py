@@ -38,7 +38,7 @@ def test_a_join_that_makes_no_sense_is_refused(
     assert new_member().join(**fields).error_code == code
 
 
-def test_a_new_member_is_told_its_id_first_from_v4_on(new_member: NewMember) -> None:
+def test_a_new_member_learns_its_id_first_from_v4_on(new_member: NewMember) -> None:
     member = new_member()
     member.send_join(4)
     answer = member.joined()

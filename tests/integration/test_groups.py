@@ -41,7 +41,7 @@ def test_a_group_of_one_reads_every_partition_from_the_beginning(table: Table) -
     assert member.owned == set(places_of(topic, 3))
 
 
-def test_partitions_are_shared_when_a_member_joins_and_come_back_when_it_leaves(table: Table) -> None:
+def test_partitions_are_shared_when_a_member_joins_and_return_when_it_leaves(table: Table) -> None:
     topic = table.topic(4)
     first = table.member(topic)
     wait_until_shared([first], places_of(topic, 4))

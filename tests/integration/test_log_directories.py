@@ -194,7 +194,7 @@ def test_a_disk_that_fails_takes_its_replicas_offline_and_not_the_broker(two_dis
     assert found[0] == [str(n) for n in range(10)]
 
 
-def test_a_disk_that_is_missing_at_the_start_comes_back_with_its_records(two_disks: LocalCluster) -> None:
+def test_a_disk_that_is_missing_at_the_start_returns_with_its_records(two_disks: LocalCluster) -> None:
     two_disks.create_topic("away", 4)
     assert produce(two_disks, "away", range(4), 5) == []
     _, second = two_disks.directories_of(1)

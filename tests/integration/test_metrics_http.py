@@ -164,7 +164,7 @@ def test_a_port_that_was_asked_for_must_be_free(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-def test_without_the_usual_port_a_broker_goes_on_and_says_so(tmp_path: Path) -> None:
+def test_without_the_usual_port_a_broker_continues_and_says_so(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

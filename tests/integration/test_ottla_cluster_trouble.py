@@ -116,7 +116,7 @@ def test_a_leader_that_moves_is_followed_by_both(cluster: LocalCluster, opened: 
     assert read(consumer, places, RECORDS) == expected(topic)
 
 
-def test_a_group_goes_on_when_its_coordinator_is_killed(
+def test_a_group_continues_when_its_coordinator_is_killed(
     cluster: LocalCluster, opened: Open, topic: str
 ) -> None:
     group = f"group-{next(_numbers)}"

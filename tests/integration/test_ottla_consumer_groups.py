@@ -27,7 +27,7 @@ BROKER_SETTINGS = QUICK_GROUPS
 
 
 @pytest.mark.parametrize(("protocol", "assignor"), PROTOCOLS)
-async def test_a_group_shares_partitions_and_goes_on_where_it_was(
+async def test_a_group_shares_partitions_and_continues_where_it_was(
     broker, new_topic, write, protocol, assignor
 ):
     topic = new_topic(6)
@@ -78,7 +78,7 @@ async def test_cooperative_members_keep_what_stays_theirs(broker, new_topic):
 
 
 @pytest.mark.parametrize(("protocol", "assignor"), [PROTOCOLS[0], PROTOCOLS[4]])
-async def test_static_members_come_back_to_the_same_partitions(broker, new_topic, protocol, assignor):
+async def test_static_members_return_to_the_same_partitions(broker, new_topic, protocol, assignor):
     topic = new_topic(4)
     options = group_options(protocol, assignor)
     other = open_consumer(broker, **options, group_instance_id="b", topics=topic)
@@ -135,7 +135,7 @@ async def test_partitions_that_are_added_and_topics_that_are_created_later_are_r
 
 
 @pytest.mark.parametrize(("protocol", "assignor"), [PROTOCOLS[0], PROTOCOLS[4]])
-async def test_a_member_that_does_not_come_back_for_records_loses_its_share(
+async def test_a_member_that_does_not_return_for_records_loses_its_share(
     broker, new_topic, protocol, assignor
 ):
     topic = new_topic(2)

@@ -43,7 +43,7 @@ async def read(consumer, count):
     return found
 
 
-async def test_a_broker_that_is_killed_and_comes_back_is_read_on_without_loss_or_repetition(mortal):
+async def test_a_broker_that_is_killed_and_returns_is_read_on_without_loss_or_repetition(mortal):
     write(mortal, range(1000))
     async with AsyncConsumer(mortal.address, **QUICK) as consumer:
         consumer.assign([PLACE])
@@ -60,7 +60,7 @@ async def test_a_broker_that_is_killed_and_comes_back_is_read_on_without_loss_or
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_a_group_outlives_its_broker_and_goes_on_behind_what_it_committed(mortal, protocol):
+async def test_a_group_outlives_its_broker_and_continues_behind_what_it_committed(mortal, protocol):
     write(mortal, range(100))
     options = QUICK | {"group_id": "g", "group_protocol": protocol, "topics": "orders"}
     async with AsyncConsumer(mortal.address, **options) as consumer:
@@ -114,7 +114,7 @@ async def test_closing_does_not_wait_for_a_broker_that_is_gone(mortal):
     assert time.monotonic() - began < 10
 
 
-async def test_a_wrong_address_is_told_by_the_first_call_sync_and_async():
+async def test_a_wrong_address_is_reported_by_the_first_call_sync_and_async():
     address = f"127.0.0.1:{free_port()}"
     async with AsyncConsumer(address, default_api_timeout_ms=200) as lonely:
         with pytest.raises(TimedOut, match=address):

@@ -185,14 +185,14 @@ def test_a_topic_that_is_not_there_is_named(broker, make_producer) -> None:
         producer.send("nowhere", b"x")
 
 
-def test_a_wrong_address_is_told_by_the_first_send(make_producer: MakeProducer) -> None:
+def test_a_wrong_address_is_reported_by_the_first_send(make_producer: MakeProducer) -> None:
     port = free_port()
     producer = make_producer(f"127.0.0.1:{port}", max_block_ms=200)
     with pytest.raises(TimedOut, match=f"no broker at 127.0.0.1:{port}: connection refused"):
         producer.send("orders", b"x")
 
 
-def test_a_callback_is_told_of_every_record(broker, make_producer, topic) -> None:
+def test_a_callback_sees_every_record(broker, make_producer, topic) -> None:
     told = []
     producer = make_producer(broker.address)
     for number in range(100):
@@ -225,7 +225,7 @@ def test_an_interrupt_does_not_wait_for_delivery(broker, topic) -> None:
     assert isinstance(delivery.exception(), ClientClosed)
 
 
-def test_a_callback_that_waits_for_its_own_producer_is_told_off(broker, topic) -> None:
+def test_a_callback_that_waits_for_its_own_producer_is_reported_off(broker, topic) -> None:
     failures = []
 
     def nested(*_: object) -> None:
@@ -236,10 +236,12 @@ def test_a_callback_that_waits_for_its_own_producer_is_told_off(broker, topic) -
 
     with Producer(broker.address) as producer:
         producer.send(topic, b"x", on_delivery=nested)
-    assert failures == ["a callback cannot wait for its own client: it would wait for ever"]
+    assert failures == ["a callback cannot wait for its own client: it would wait forever"]
 
 
-def test_threads_that_still_send_while_the_producer_is_closed_are_told_and_never_hang(broker, topic) -> None:
+def test_threads_that_still_send_while_the_producer_is_closed_are_reported_and_never_hang(
+    broker, topic
+) -> None:
     for _ in range(20):
         producer = Producer(broker.address)
         deliveries, refusals = [], []

@@ -43,7 +43,7 @@ def test_deliveries_of_the_synchronous_producer_can_be_awaited_on_any_loop(broke
 
 
 @pytest.mark.parametrize("call", [lambda p: p.send("calls", b"y").result(), Producer.flush, Producer.close])
-def test_a_callback_that_would_wait_for_itself_is_told_so_and_harms_nothing(producer, call):
+def test_a_callback_that_would_wait_for_itself_gets_an_error_and_harms_nothing(producer, call):
     told = []
     has_been_called = threading.Event()
 
@@ -56,7 +56,7 @@ def test_a_callback_that_would_wait_for_itself_is_told_so_and_harms_nothing(prod
 
     producer.send("calls", b"x", on_delivery=on_delivery)
     assert has_been_called.wait(SOON_S)
-    assert told == ["a callback cannot wait for its own client: it would wait for ever"]
+    assert told == ["a callback cannot wait for its own client: it would wait forever"]
     assert producer.send("calls", b"z").result(SOON_S).offset > 0
 
 
@@ -85,7 +85,7 @@ def test_a_callback_that_nobody_awaits_is_reported(producer, caplog):
         ({"partition": 7}, UnknownTopicOrPartition, "refused has no partition 7: it has 1, numbered from 0"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_at_once_and_the_producer_goes_on(producer, given, error, words):
+def test_what_cannot_be_sent_is_refused_at_once_and_the_producer_continues(producer, given, error, words):
     with pytest.raises(error, match=words):
         producer.send(**{"topic": "refused", "value": b"x", **given})
     assert producer.send("refused", b"good").result(SOON_S).topic == "refused"
@@ -172,7 +172,7 @@ for _ in range(20_000):
 """
 
 
-def test_a_program_that_ends_delivers_what_is_compressed_and_a_forked_one_is_told(broker):
+def test_a_program_that_ends_delivers_what_is_compressed_and_a_forked_one_is_reported(broker):
     broker.create_topic("listened")
     ended = subprocess.run(
         [sys.executable, "-c", ENDS, broker.bootstrap_servers], capture_output=True, text=True, timeout=60

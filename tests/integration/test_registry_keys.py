@@ -68,7 +68,7 @@ def test_the_topic_has_confluents_records(broker: OttlaBroker, registry: Running
     }
 
 
-def test_keys_are_deleted_softly_first_and_come_back(registry: RunningRegistry) -> None:
+def test_keys_are_deleted_softly_first_and_return(registry: RunningRegistry) -> None:
     ask = registry.ask
     body = {"name": "life", "kmsType": "local-kms", "kmsKeyId": "x"}
     assert ask("POST", KEKS, body).status == 200

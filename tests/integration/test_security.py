@@ -71,7 +71,7 @@ def test_a_wrong_password_and_an_unknown_user_get_the_same_refusal(
         pass
 
 
-def test_a_client_that_asks_for_another_mechanism_is_told_which_there_are(secure: SecureCluster) -> None:
+def test_a_client_that_asks_for_another_mechanism_learns_which_there_are(secure: SecureCluster) -> None:
     with Wire(secure.bootstrap("SASL_PLAINTEXT")) as wire:
         response = wire.call(ApiKey.SASL_HANDSHAKE, 1, mechanism="CRAM-MD5")
         assert response.error_code is ErrorCode.unsupported_sasl_mechanism

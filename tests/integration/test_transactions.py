@@ -44,7 +44,7 @@ def test_every_library_reads_what_was_committed_and_nothing_that_was_aborted(sta
             assert reader.read_until_end(places) == dict.fromkeys(places, every), library.name
 
 
-def test_readers_of_committed_records_stop_before_an_open_transaction_and_go_on_when_it_ends(
+def test_readers_of_committed_records_stop_before_an_open_transaction_and_continue_when_it_ends(
     stage: Stage,
 ) -> None:
     topic = stage.topic()
@@ -114,7 +114,7 @@ def test_the_offsets_of_many_groups_are_committed_with_the_transaction_or_not_at
     assert stage.read(topic, 3) == [[b"5"] * len(range(0, len(groups), at_once)), [], []]
 
 
-def test_offsets_are_not_seen_before_the_commit_and_who_wants_stable_ones_is_told_to_wait(
+def test_offsets_are_not_seen_before_the_commit_and_who_wants_stable_ones_must_wait(
     stage: Stage,
 ) -> None:
     topic, group = stage.topic(), stage.name()

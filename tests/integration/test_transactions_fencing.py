@@ -92,7 +92,7 @@ def test_ids_change_hands_many_times(stage: Stage) -> None:
     assert stage.read(topic) == [kept]
 
 
-def test_a_transaction_that_takes_too_long_is_aborted_and_readers_go_on(stage: Stage) -> None:
+def test_a_transaction_that_takes_too_long_is_aborted_and_readers_continue(stage: Stage) -> None:
     topic, group = stage.topic(), stage.name()
     producer = stage.producer(timeout_ms=SHORT_MS)
     producer.begin()
@@ -107,7 +107,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_readers_go_on(stage: S
     assert stage.read(topic) == [[]]
 
 
-def test_after_a_timeout_a_new_producer_goes_on_with_the_id(stage: Stage) -> None:
+def test_after_a_timeout_a_new_producer_continues_with_the_id(stage: Stage) -> None:
     topic, transactional_id = stage.topic(), stage.name()
     slow = stage.producer(transactional_id, timeout_ms=SHORT_MS)
     slow.begin()

@@ -39,7 +39,7 @@ def test_a_pipeline_with_aborts_copies_every_record_once(stage: Stage) -> None:
     assert_is_copied(stage, pipeline, values)
 
 
-def test_a_pipeline_goes_on_where_another_one_stopped(stage: Stage) -> None:
+def test_a_pipeline_continues_where_another_one_stopped(stage: Stage) -> None:
     source, sink = stage.topic(3), stage.topic(4)
     values = fill(stage, source, 20)
     first = pipeline_of(stage, source, sink)

@@ -154,7 +154,7 @@ def test_a_transaction_that_has_a_coordinator_is_not_torn_apart_in_one_partition
 def test_offsets_that_hang_are_found_and_ended(
     broker: HasAddress, tool: Tool, producer: WireProducer, topic: str
 ) -> None:
-    """Whoever asks for stable offsets of the group would wait for ever."""
+    """Whoever asks for stable offsets of the group would wait forever."""
     group, offsets = f"g.{topic}", {(topic, 0): 7}
     with Wire(broker.address) as wire:
         asked = {"key_type": 0, "coordinator_keys": [group]}

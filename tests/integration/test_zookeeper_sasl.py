@@ -118,12 +118,12 @@ async def test_nobody_is_served_without_credentials(zookeeper: ZooKeeperProcess)
         await store_of(f"{zookeeper.address}/none", None).open()
 
 
-async def test_a_zookeeper_that_has_no_users_is_not_asked_for_ever(
+async def test_a_zookeeper_that_has_no_users_is_not_asked_forever(
     zookeeper_without_users: ZooKeeperProcess,
 ) -> None:
     store = store_of(zookeeper_without_users.address, "broker", "right")
     async with asyncio.timeout(4):
-        with pytest.raises(NotAuthenticated, match="without one it accepts nobody"):
+        with pytest.raises(NotAuthenticated, match="without one it refuses every user"):
             await store.open()
 
 
@@ -139,7 +139,7 @@ async def test_with_acls_another_user_can_neither_read_nor_write(zookeeper: ZooK
 
 
 @pytest.mark.parametrize("enforced", ["true", "false"])  # ZooKeeper says no in two different ways
-async def test_a_broker_that_was_refused_while_it_ran_comes_back(
+async def test_a_broker_that_was_refused_while_it_ran_returns(
     zookeeper: ZooKeeperProcess, jaas: Path, enforced: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     users = jaas.read_text()

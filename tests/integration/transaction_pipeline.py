@@ -7,7 +7,7 @@ killed and started again at any time. It ends when it has seen `END` in every pa
 
 As a program: `python -m tests.integration.transaction_pipeline OPTIONS`, the options being JSON. There it has
 a watchdog unless told otherwise, as programs should that must go on: when the only broker is away for a
-second at the wrong moment, libraries wait for ever, be it Apache Kafka's broker or ours.
+second at the wrong moment, libraries wait forever, be it Apache Kafka's broker or ours.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def ms(value: int) -> datetime.timedelta:
 
 
 class WireMember:
-    """One member on one connection; `member_id` and `generation` are what it was told last."""
+    """One member on one connection; `member_id` and `generation` are those of the last response."""
 
     def __init__(self, address: str, group: str, topic: str = "orders") -> None:
         self.address = address

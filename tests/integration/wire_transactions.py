@@ -49,7 +49,7 @@ V2 = Versions(add_partitions=3, produce=12, add_offsets=4, commit_offsets=5, end
 
 
 class WireProducer:
-    """One producer on one connection; `producer_id` and `epoch` are what it was told last."""
+    """One producer on one connection; `producer_id` and `epoch` are those of the last response."""
 
     def __init__(self, address: str, transactional_id: str, versions: Versions = CLASSIC) -> None:
         self.address = address

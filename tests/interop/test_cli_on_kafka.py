@@ -110,7 +110,7 @@ def test_records_go_in_and_come_out_and_make_the_round_trip(ottla: Cli) -> None:
     assert [{name: each[name] for name in records[0]} for each in told(read)] == records
 
 
-def test_reading_begins_and_ends_where_it_is_told_to(ottla: Cli) -> None:
+def test_reading_begins_and_ends_at_the_given_positions(ottla: Cli) -> None:
     ottla("topic", "create", "numbers", "--partitions", "1")
     ottla("produce", "numbers", text="\n".join(map(str, range(100))))
     values = {

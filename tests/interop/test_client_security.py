@@ -199,7 +199,7 @@ def test_a_certificate_that_nobody_we_trust_has_signed_is_refused(kafka, make_pr
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_wrong_password_is_told_at_once(kafka, make_producer, mechanism) -> None:
+def test_a_wrong_password_is_reported_at_once(kafka, make_producer, mechanism) -> None:
     with pytest.raises(AuthenticationFailed, match="refused the login"):
         make_producer(
             kafka.listeners["SASL"],

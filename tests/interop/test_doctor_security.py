@@ -29,7 +29,7 @@ def examined(address: str, **options: str) -> tuple[int, dict[str, dict[str, str
     return done.returncode, {each["check"]: each for each in json.loads(done.stdout)}
 
 
-def test_tls_and_login_are_told_when_they_are_right(kafka, authority) -> None:
+def test_tls_and_login_are_reported_when_they_are_right(kafka, authority) -> None:
     code, found = examined(
         kafka.listeners["SASLTLS"],
         security_protocol="SASL_SSL",
@@ -63,7 +63,7 @@ def test_each_step_that_goes_wrong_is_named(kafka, listener, options, check, err
     assert found["TCP"]["state"] == "ok"
 
 
-def test_the_way_in_that_failed_is_told_by_other_commands_too(kafka) -> None:
+def test_the_way_in_that_failed_is_reported_by_other_commands_too(kafka) -> None:
     login = [
         word for key, value in {**RIGHT, "sasl.password": "no"}.items() for word in ("-X", f"{key}={value}")
     ]

@@ -157,7 +157,7 @@ def test_a_batch_is_written_with_keys_headers_and_partitions(
     assert milk.value == b"milk"
 
 
-def test_a_stream_goes_on_where_its_checkpoint_ends(
+def test_a_stream_continues_where_its_checkpoint_ends(
     topics: Topics, client: ConfluentClient, topic: str, new_name: NewName
 ) -> None:
     copy = client.create_topic(new_name())

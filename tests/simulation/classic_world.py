@@ -1,4 +1,4 @@
-"""A world in virtual time: one group, its coordinator, and members that join, stall, crash and come back.
+"""A world in virtual time: one group, its coordinator, and members that join, stall, crash and restart.
 
 Everything random comes from one seed. The world checks after every step that the machine has kept its
 promises, and `settle` shows in the end that whatever happened, the group finds its peace.
@@ -63,7 +63,7 @@ class World(CoordinatorWorld):
         return group
 
     def owns(self, owner: str, generation_id: int, partitions: list[int]) -> None:
-        """Take note of an assignment; nobody else may have it in the same generation."""
+        """Record an assignment; no other member may have it in the same generation."""
         for partition in partitions:
             known = self.owners.setdefault((generation_id, partition), owner)
             assert known == owner, f"{known} and {owner} own {partition} in generation {generation_id}"

@@ -2,7 +2,7 @@
 
 Everything random comes from one seed. Requests and answers get lost, members stall, crash and come back,
 and the coordinator fails, taking with it what was not committed yet. After every event the world looks at
-what the members themselves believe to have: no partition may be had by two members of the group. And it
+what the members themselves believe to have: no partition may be owned by two members of the group. And it
 looks at the group: it is what its records say, no more and no less.
 """
 
@@ -87,7 +87,7 @@ class World(CoordinatorWorld):
     # The runtime
 
     def send_replies(self, step: Step) -> None:
-        """Let records be committed a little later; until then nobody hears of them."""
+        """Let records be committed a little later; until then they have no effect."""
         self._unsent.extend((len(self.log), reply) for reply in step.replies)
         end = len(self.log)
         self.after(self.random.randint(0, 10), lambda: self._commit(end))
@@ -146,7 +146,7 @@ class World(CoordinatorWorld):
     # Promises
 
     def check_members(self) -> None:
-        """See that no two members have the same partition; who has been removed may not know it yet."""
+        """See that no two members have the same partition; a removed member may not know it yet."""
         group = self.machine.groups.get(GROUP)
         members = getattr(group, "members", {})
         owners: dict[Partition, str] = {}

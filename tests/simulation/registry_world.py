@@ -169,7 +169,7 @@ class InlineWorkers:
 
 @dataclass
 class Acked:
-    """What clients were told, in the order in which they were."""
+    """The responses to clients, in order."""
 
     registered: list[tuple[str, int, int, str]] = field(default_factory=list)
     """Subject, version, id and text of each."""

@@ -1,4 +1,4 @@
-"""Whole clusters of the real broker, with kills, pauses, cuts and power cuts, by seed.
+"""Whole clusters of the real broker, with kills, pauses, cuts and power failures, by seed.
 
 `make simulate` runs 1,000 of them, OTTLA_SEEDS=10000 more; a failure names its seed, and
 `python -m ottla.testing.simulate --seed N` shows what happened in it.

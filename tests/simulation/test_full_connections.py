@@ -1,4 +1,4 @@
-"""Idle clients take every connection of a broker: replication and the controller's requests go on."""
+"""Idle clients take every connection of a broker: replication and the controller's requests continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker of a simulated cluster whose disk is full, or fails: the others go on, and it comes back."""
+"""A broker of a simulated cluster whose disk is full, or fails: the others continue, and it returns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.testing.simulation.producer import SimProducer
 PLACE = TopicPartition("t", 0)
 SOON_S = 5.0
 LAG_MS = 60_000
-"""Far longer than any of this takes: nobody falls out of sync by itself."""
+"""Far longer than any of this takes: no replica falls out of sync by itself."""
 
 
 class Scene:
@@ -78,7 +78,7 @@ def test_others_lead_while_the_disk_of_a_leader_is_full() -> None:
     scene.cluster.run(main())
 
 
-def test_producers_go_on_when_the_leader_whose_disk_was_full_leads_again() -> None:
+def test_producers_continue_when_the_leader_whose_disk_was_full_leads_again() -> None:
     scene = Scene()
 
     async def main() -> None:
@@ -115,7 +115,7 @@ def test_producers_do_not_wait_for_a_follower_whose_disk_is_full() -> None:
     scene.cluster.run(main())
 
 
-def test_when_every_disk_is_full_writing_goes_on_as_soon_as_there_is_room() -> None:
+def test_when_every_disk_is_full_writing_continues_as_soon_as_there_is_room() -> None:
     scene = Scene()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""A broker whose disk was replaced is not elected; brokers whose sessions end during recovery come back."""
+"""A broker whose disk was replaced is not elected; brokers whose sessions end during recovery rejoin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SESSION_S = 0.5
 
 
 class Scene:
-    """One partition on all brokers, and a producer with acks=all that can be told to stop."""
+    """One partition on all brokers, and a producer with acks=all that can be stopped."""
 
     def __init__(self, nodes: int, min_insync: int, *, forgets_boots: bool = False) -> None:
         self.cluster = SimCluster(1, nodes, session_timeout_s=SESSION_S, log_level=logging.WARNING)
@@ -103,7 +103,7 @@ def test_an_empty_disk_is_not_elected_when_all_others_seem_to_have_lost_power() 
         await scene.start(*followers)
         await scene.replace_disk(leader)
         assert scene.partition.leader == -1, scene.partition
-        assert [scene.end_on(each) for each in followers] == [end, end], "nobody truncates"
+        assert [scene.end_on(each) for each in followers] == [end, end], "no replica truncates"
         assert scene.has_said("1 partitions have no leader")
         await scene.client.process.spawn(SimOperator(scene.client).elect_unclean_leaders([PLACE]))
         await scene.until(lambda: scene.partition.isr and set(scene.partition.isr) == {1, 2, 3})

@@ -36,7 +36,7 @@ TOPICS = ("t", "u")
 LIMIT_S = 0.25
 """For an answer, with a request behind that waits for it: 0.1 s and the network's delays."""
 LIMITS_S = {"TXN_OFFSET_COMMIT": 0.6}
-"""It waits for another broker even if nobody is away."""
+"""It waits for another broker even if all are up."""
 TRIES = 3
 HAS_A_WAIT_OF_ITS_OWN = FORWARDED | {
     ApiKey.PRODUCE,
@@ -117,7 +117,7 @@ class Scene:
             await self.client.pause()
 
     def lose(self, who: str) -> None:
-        """Let the store be away, and with it the broker that is meant: then nobody takes its place."""
+        """Let the store be away, and with it the broker that is meant: then no broker takes its place."""
         for node in self.cluster.nodes.values():
             node.cut_store()
         if who == "controller":
@@ -131,7 +131,7 @@ class Scene:
         """Return the requests that were not answered soon, by a broker that lives."""
         living = [node.node_id for node in self.cluster.nodes.values() if node.is_up and not node.is_paused]
         asked = [(node_id, *each) for node_id in living for each in requests(self.world)]
-        await asyncio.sleep(SETTLED_S)  # followers notice who is away
+        await asyncio.sleep(SETTLED_S)  # followers notice which broker is down
         times = await asyncio.gather(
             *(self.client.process.spawn(self._answered_after(node_id, frame)) for node_id, _, frame in asked)
         )

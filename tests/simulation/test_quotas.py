@@ -131,7 +131,7 @@ def test_a_greedy_producer_gets_its_rate_within_ten_percent_over_30_seconds(
         return sum(await asyncio.gather(*(run() for _ in range(connections))))
 
     total = scene.cluster.run(main())
-    pipelined = len(batch) * connections  # what is under way when the time is over
+    pipelined = len(batch) * connections  # requests in flight when the time is over
     assert total == pytest.approx(QUOTA * SECONDS, abs=0.1 * QUOTA * SECONDS + pipelined)
     assert any(throttled)
 

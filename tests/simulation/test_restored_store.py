@@ -14,7 +14,7 @@ OLD, FRESH = (1, 2, 3), 4
 
 
 async def overtaken(cluster: SimCluster) -> None:
-    """Restore the store under stopped brokers; one that knows of nothing goes on with the older state."""
+    """Restore the store under stopped brokers; one with empty directories continues with the older state."""
     nodes, server = cluster.nodes, cluster.server
     for each in OLD:
         nodes[each].start()

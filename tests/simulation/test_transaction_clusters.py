@@ -22,7 +22,7 @@ def test_transactions_are_all_or_nothing_whatever_happens(seed: int) -> None:
     assert outcome.acked > 0
 
 
-def test_one_broker_alone_keeps_transactions_through_power_cuts() -> None:
+def test_one_broker_alone_keeps_transactions_through_power_failures() -> None:
     for seed in range(3):
         outcome = run_seed(seed, nodes=1, workload="transactions")
         assert outcome.violations == [], f"--workload transactions --nodes 1 --seed {seed}"

@@ -85,7 +85,7 @@ def plant_markers_before_the_decision_is_committed(patch: pytest.MonkeyPatch) ->
 
 
 def plant_markers_count_before_they_are_committed(patch: pytest.MonkeyPatch) -> None:
-    """Let readers go on when a marker is in the log of the leader only."""
+    """Let readers continue when a marker is in the log of the leader only."""
     patch.setattr(OpenTransactions, "first_unstable_offset", lambda self, _: self.first_open_offset)
 
 

@@ -1,6 +1,6 @@
 """What the world of transactions promises, checked all the time and at the end.
 
-- A transaction is read, in all partitions and with its offset, or in none of them: as its client was told.
+- A transaction is read, in all partitions and with its offset, or in none of them, as acknowledged.
 - Nothing is read of a transaction whose client has not asked for a commit.
 - Every record is read once, and the last stable offset never goes back.
 - No transaction is open for longer than its timeout, unless it is prepared; nothing hangs in any partition.
@@ -94,7 +94,7 @@ class Checks:
         world = self._world
         world.coordinator.check()
         world.offsets.check()
-        assert not world.coordinator.machine.open, f"open for ever: {world.coordinator.machine.open}"
+        assert not world.coordinator.machine.open, f"open forever: {world.coordinator.machine.open}"
         for partition in [*world.data, world.offsets.partition]:
             hanging = len(partition.log.producers.transactions)
             assert not hanging, f"{hanging} transactions hang in {partition.topic_partition}"

@@ -1,7 +1,7 @@
 """Clients of the simulation: they do one transaction after another, in either generation of the protocol.
 
-A client is a generator: it yields what it asks (`Ask`) and how long it waits (`Pause`), and goes on with the
-answer. It may crash at any point, and another incarnation with the same transactional id goes on; if it was
+A client is a generator: it yields requests (`Ask`) and waits (`Pause`), and continues with the
+response. It may crash at any time; another incarnation of its transactional id then continues. If it was
 only slow, both are there for a while, and one is a zombie. What a client knows of each transaction is written
 down in a `Transaction`, for the checker.
 """
@@ -51,7 +51,7 @@ class Transaction:
     values: dict[int, list[str]] = field(default_factory=dict)  # by partition
     offset: int | None = None
     outcome: str = "open"
-    """open; committing or aborting when it has asked for that; committed or aborted when it was told so."""
+    """open; committing or aborting once requested; committed or aborted once acknowledged."""
 
     @property
     def all_values(self) -> list[str]:
@@ -60,7 +60,7 @@ class Transaction:
 
     @property
     def must_count(self) -> bool:
-        """Whether the client was told that it is committed."""
+        """Whether the commit was acknowledged."""
         return self.outcome == "committed"
 
     @property
@@ -114,7 +114,7 @@ class Client:
         self._random = world.network.random
 
     def run(self) -> Work:
-        """Begin, and do transactions for ever."""
+        """Begin, and do transactions forever."""
         found = yield from self._init(keeps_prepared=self.is_two_phase)
         if self.is_two_phase and found.ongoing.producer_id >= 0:
             try:
@@ -220,7 +220,7 @@ class Client:
     def _recover(self, transaction: Transaction) -> Work:
         """Leave a transaction that went wrong behind, as the libraries do."""
         if transaction.outcome != "open" or self._has_prepared(transaction):
-            raise GivesUp  # nobody knows what became of it, or whoever comes next will see to it
+            raise GivesUp  # the outcome is unknown, or the next incarnation will end it
         transaction.outcome = "aborting"
         if self.is_v2:
             try:
@@ -228,7 +228,7 @@ class Client:
             except KafkaError as error:
                 raise GivesUp from error
         else:
-            # A batch of it may still be under way: only a new epoch fences that.
+            # A batch of it may still be in flight: only a new epoch fences that.
             yield from self._init(expected=self.producer)
 
     def _has_prepared(self, transaction: Transaction) -> bool:

@@ -106,7 +106,7 @@ class SimPartition:
         return self.log.read(offset, max_bytes, end_offset, at_least_one=at_least_one)
 
     def read_committed(self, offset: int) -> tuple[dict[int, str], int]:
-        """Return the committed records of one fetch by offset, and where to go on."""
+        """Return the committed records of one fetch by offset, and the offset to continue from."""
         end = self.last_stable_offset
         if end is None or offset >= end:
             return {}, offset

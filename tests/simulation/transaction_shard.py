@@ -32,10 +32,10 @@ M = TypeVar("M", bound=Machine)
 
 
 class SimShard(Generic[M]):
-    """One machine, one partition. `send` gets what may be told once it is committed."""
+    """One machine, one partition. `send` gets responses once their records are committed."""
 
     sends_early = False
-    """A bug to be found: what is decided is told before it is committed."""
+    """A bug to be found: a decision is acknowledged before it is committed."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class SimShard(Generic[M]):
         self._send_all(step)
 
     def run_event(self, event: Callable[..., Step], *args: Any) -> None:
-        """Run an event that nobody waits for."""
+        """Run an event that no client waits for."""
         step = event(self.machine, self.network.now_ms, *args)
         self._take(step)
         self._send_all(step)

@@ -128,7 +128,7 @@ class World:
         self._resume(client, self._works[-1], None)
 
     def _resume(self, client: Client, work: Any, answer: Any) -> None:
-        """Let a client go on with an answer, unless it crashes, or is replaced by its next incarnation."""
+        """Pass a response to a client, unless it crashes, or is replaced by its next incarnation."""
         is_current = self.is_current(client)
         if self._is_over and client.is_at_work:
             if is_current:
@@ -151,7 +151,7 @@ class World:
             self.network.call(asked.handle, lambda response: self._resume(client, work, response))
 
     def _retire(self, client: Client) -> None:
-        """Let nobody begin anything new; but a prepared transaction waits for somebody to end it."""
+        """Start no new transactions; but prepared ones wait to be ended."""
         self._alive.pop(client.name)
         if client.is_two_phase and client.name not in self._retired:
             self._retired.add(client.name)

@@ -215,7 +215,9 @@ def test_an_error_in_a_sql_file_shows_its_line(spark, tmp_path):
     assert caught.value.place.text() == "idd"
 
 
-def test_a_running_pipeline_is_stopped_between_batches_and_goes_on_where_it_was(spark, tmp_path, shop, data):
+def test_a_running_pipeline_is_stopped_between_batches_and_continues_where_it_was(
+    spark, tmp_path, shop, data
+):
     from threading import Event
 
     put(data, "1.json", {"item": "tea", "n": 2})
@@ -264,7 +266,7 @@ def test_a_flow_that_fails_for_reasons_outside_is_started_again(shop, data, monk
         shop.run(retries=0)
 
 
-def test_changed_code_goes_on_from_the_checkpoint_and_what_is_left_of_old_flows_is_named(shop, data):
+def test_changed_code_continues_from_the_checkpoint_and_what_is_left_of_old_flows_is_named(shop, data):
     put(data, "1.json", {"item": "tea", "n": 2})
     shop.run()
     changed = (shop.folder / "shop.py").read_text().replace("n > 0", "n > 5")

@@ -22,7 +22,7 @@ NEW = {
 }
 
 
-def test_a_table_goes_out_and_comes_back(
+def test_a_table_is_written_and_read_back_unchanged(
     spark: Any, spark_broker: Any, source: Callable[..., Any], topics: Topics
 ) -> None:
     topic = topics.create(partitions=1)

@@ -168,7 +168,7 @@ def test_a_late_task_before_the_decision_makes_the_batch_fail_not_lose(
     assert topics.open_transactions() == []
 
 
-def test_of_two_drivers_on_a_checkpoint_one_goes_on_and_nothing_is_doubled(
+def test_of_two_drivers_on_a_checkpoint_one_continues_and_nothing_is_doubled(
     drive: Callable[..., Driver], topics: Topics
 ) -> None:
     old, new = drive("old"), drive("new")
@@ -249,7 +249,7 @@ def test_a_task_that_takes_longer_than_its_transaction_may_fails(
     assert topics.open_transactions() == []
 
 
-def test_without_the_decisions_a_query_goes_on(drive: Callable[..., Driver], topics: Topics) -> None:
+def test_without_the_decisions_a_query_continues(drive: Callable[..., Driver], topics: Topics) -> None:
     driver = drive()
     driver.commit(driver.task(numbers(0, 5)))
     with pytest.raises(PolicyViolation, match="would be lost or written twice"):

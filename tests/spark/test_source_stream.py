@@ -45,7 +45,7 @@ def run(rows: Any, checkpoint: str, collected: Collected) -> Any:
     return query
 
 
-def test_a_query_reads_in_batches_and_goes_on_after_a_restart(
+def test_a_query_reads_in_batches_and_continues_after_a_restart(
     stream: Read, topics: Topics, checkpoint: str
 ) -> None:
     topic = topics.create()

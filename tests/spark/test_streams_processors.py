@@ -53,7 +53,7 @@ def test_sliding_windows_end_with_each_reading(example):
     assert all(found[key] == pytest.approx(expected[key]) for key in expected)
 
 
-def test_of_many_changes_the_newest_goes_on_when_the_time_is_over(example):
+def test_of_many_changes_the_newest_continues_when_the_time_is_over(example):
     suppress = example("suppress_by_time")
     suppress.create("prices")
     rows = readings(4, 0, 300, 30) + readings(5, 300, 600, 30)

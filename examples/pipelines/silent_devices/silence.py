@@ -15,7 +15,7 @@ class Silence(StatefulProcessor):
         self.last = handle.getValueState("last", "at_ms BIGINT, is_told BOOLEAN")
 
     def handleInputRows(self, key, rows, timerValues):  # noqa: N802,N803 (Spark's names)
-        """Silences between signals of a batch are told here: the timers see the end of it only."""
+        """Silences between signals of a batch are reported here: the timers see the end of it only."""
         last, is_told = self.last.get() if self.last.exists() else (None, False)
         if last is not None and not is_told:
             self.handle.deleteTimer(last + LIMIT_MS)

@@ -12,7 +12,7 @@ from ottla.spark import pipelines as dp
 
 
 def with_customer(visits, customers):
-    """KTable: visits have the customer's key. A left join: visitors whom nobody knows stay."""
+    """KTable: visits have the customer's key. A left join: unknown visitors stay."""
     customers = customers.select(sf.col("key").cast("string").alias("customer"), "name", "city")
     return visits.join(customers, "customer", "left")
 

@@ -1,4 +1,4 @@
-"""Kafka Streams' suppress(untilTimeLimit): of many changes of a key, at most one a minute goes on.
+"""Kafka Streams' suppress(untilTimeLimit): of many changes of a key, at most one a minute is passed on.
 
 The first change of a key starts its minute; when that is over, the newest one is written. Time is that of
 the changes, as in Kafka Streams.

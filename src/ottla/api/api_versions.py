@@ -1,7 +1,7 @@
 """ApiVersions: the APIs that this broker serves, with their versions.
 
 The first request of every client. v3 brings the client's software name and version and makes the request
-flexible (the response header stays v0 for ever, so that any client can read it); v4 allows features whose
+flexible (the response header always stays v0, so that any client can read it); v4 allows features whose
 oldest version is 0. An unknown version is answered in v0 by `unsupported_version`.
 
 Features tell clients which protocols the whole cluster supports: `group.version` 1 is the consumer group

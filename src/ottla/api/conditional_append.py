@@ -1,7 +1,7 @@
 """ConditionalAppend: append a batch if the log ends where expected (an API of Ottla's own).
 
 A writer that decides from the records of a partition (the schema registry does) names the end of what it has
-read. If somebody has written since, nothing is appended and the answer says where the log ends now: the
+read. If another client has written since, nothing is appended and the answer says where the log ends now: the
 writer reads on and decides again. So any number of writers share one partition without an election, and a
 request that is sent twice is appended once. It is answered when the batch is committed, as with acks=all.
 docs/decisions/0105; the message is in protocol/own_messages.py.

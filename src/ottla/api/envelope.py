@@ -53,7 +53,7 @@ class ForwardedClient:
 
 
 async def envelope(request: EnvelopeRequest, ctx: RequestContext) -> EnvelopeResponse:
-    """Serve the wrapped request; its client can be anybody, so it must come from where brokers connect."""
+    """Serve the wrapped request, from the brokers' listener only: its principal is not verified again."""
     require(ctx, ResourceType.CLUSTER)
     if ctx.connection.listener_name != ctx.services.config.inter_broker_listener.name:
         raise ClusterAuthorizationFailed("requests are forwarded over the listener of brokers only")

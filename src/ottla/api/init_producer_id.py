@@ -2,7 +2,7 @@
 
 v2 is flexible; v3 lets a producer name the id it had (KIP-360); v4 announces PRODUCER_FENCED; v6 adds
 two-phase commit (KIP-939). A producer without a transactional id gets a fresh id at epoch 0 every time:
-its sequence numbers start again at 0. With one, the next epoch fences whoever used it before.
+its sequence numbers start again at 0. With one, the next epoch fences the previous producer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""JoinGroup: become, or stay, a member of a classic group. The answer comes when everybody has joined.
+"""JoinGroup: become, or stay, a member of a classic group. The response is sent when every member has joined.
 
 v1 adds the rebalance timeout (before, the session timeout was both); v2 announces throttling; v4 makes new
-members come back with an id that the broker gave them; v5 adds static members; v6 is flexible; v7 tells the
+members join again with an id that the broker gave them; v5 adds static members; v6 is flexible; v7 tells the
 protocol type; v8 carries a reason; v9 lets a static leader skip the assignment.
 """
 

@@ -181,7 +181,7 @@ class Broker:
     async def _join_metadata(self) -> PreparedDirectories:
         """Lock the data directories and read the cluster's metadata; return the directories."""
         config, node_id = self.config, self.config.node_id
-        # Whoever has the directories is this broker: a session of an earlier process can be taken over.
+        # The owner of the directories is this broker: it can take over a session of an earlier process.
         prepared = prepare_directories(self.disk, config.data_directories)
         self._stack.callback(prepared.unlock)
         stands_alone, data = not self._is_in_cluster, config.data_directory
@@ -326,7 +326,7 @@ class Broker:
         await (
             self.partitions.wait_for_flushes()
         )  # or clients would see high watermarks below those of before the crash
-        # A change that is under way is finished before the logs are closed: it may be opening some.
+        # A change in progress is finished before the logs are closed: it may be opening some.
         self._stack.push_async_callback(self.controller.stop)
         self._stack.push_async_callback(self.partitions.stop)
 

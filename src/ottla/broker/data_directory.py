@@ -141,7 +141,7 @@ def warn_of_other_directories(directories: LogDirectories, known: frozenset[str]
 
 
 def make_directory(disk: Disk, data: Path) -> None:
-    """Make the data directory so that a power cut cannot take it back, with all that is in it."""
+    """Make the data directory so that a power failure cannot take it back, with all that is in it."""
     missing = [each for each in (data, *data.parents) if not disk.exists(str(each))]
     disk.make_dir(str(data))
     for each in reversed(missing):

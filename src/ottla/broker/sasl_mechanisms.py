@@ -166,7 +166,7 @@ class ListenerMechanisms:
         return self._cluster.image.scram_credentials.get((mechanism, user))
 
     def _fake(self, mechanism: str, user: str) -> ScramCredential:
-        """Return the credential of a user who does not exist: it looks like those of others."""
+        """Return a fake credential for an unknown user; it cannot be distinguished from a real one."""
         image = self._cluster.image
         secret = base64.urlsafe_b64decode(image.scram_secret) if image.scram_secret else self._secret
         usual = (each.iterations for (name, _), each in image.scram_credentials.items() if name == mechanism)

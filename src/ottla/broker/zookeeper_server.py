@@ -137,7 +137,7 @@ class ZooKeeperServer:
                 stdout=output,
                 stderr=output,
                 env={**os.environ, **self.environment},
-                start_new_session=True,  # Ctrl-C is for whoever started it, who then stops it last
+                start_new_session=True,  # Ctrl-C goes to the parent process, which stops it last
                 preexec_fn=die_with_parent if dies_with_us else None,
             )
 
@@ -228,7 +228,7 @@ class ZooKeeperServer:
             "maxClientCnxns": "0",
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "srvr,ruok",
-            # The logs of a day and a few snapshots; without this the directory grows for ever.
+            # The logs of a day and a few snapshots; without this the directory grows without bound.
             "autopurge.purgeInterval": "24",
             "autopurge.snapRetainCount": "3",
         }

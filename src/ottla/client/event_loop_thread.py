@@ -22,7 +22,7 @@ from ottla.client.errors import ClientClosed, TimedOut
 P = ParamSpec("P")
 T = TypeVar("T")
 
-WAITS_FOR_ITSELF = "a callback cannot wait for its own client: it would wait for ever"
+WAITS_FOR_ITSELF = "a callback cannot wait for its own client: it would wait forever"
 
 _own_threads: set[int] = set()
 """The threads that run event loops of clients."""

@@ -181,7 +181,7 @@ class _Draft:
     # Leaders
 
     def count_leaders(self) -> None:
-        """Count who leads what, now that the replicas are where they stay."""
+        """Count the leaders of each broker, once every replica has its place."""
         for at, replicas in self.planned.items():
             if replicas:
                 self._topics.setdefault(at.topic, []).append(at)

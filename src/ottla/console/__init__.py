@@ -2,7 +2,7 @@
 
     options     which clusters, where it listens, who may log in, what may be seen
     server      one console process: clusters, sampler and HTTP server, started and stopped together
-    app         a request: who asks, may they, which view or action, rendered as HTML or as JSON
+    app         a request: authentication, authorization, view or action, rendered as HTML or as JSON
     table       what a view and an action are; views/ declares them all, once for pages and API
     clusters/   a cluster as the console sees it: snapshot, health, samples of the last hours
     messages/   reads records: decoding, expressions, masking, search, tail, export

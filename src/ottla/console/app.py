@@ -1,4 +1,4 @@
-"""A request: who asks, may they, which view or action; then HTML for people and JSON for programs."""
+"""Serves a request: authenticate, authorize, run the view or action, answer in HTML or JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a view, an action or a stream is given: the request, who asks, and the cluster."""
+"""The context of a view, an action or a stream: the request, its session and the cluster."""
 
 from __future__ import annotations
 

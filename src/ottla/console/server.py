@@ -39,7 +39,7 @@ class ConsoleServer:
             raise
 
     async def stop(self) -> None:
-        """Finish the requests under way, and close everything."""
+        """Finish the requests in flight, and close everything."""
         await self._parts.aclose()
 
     async def __aenter__(self) -> Self:

@@ -5,7 +5,7 @@
     topic-created, topic-deleted, partitions-added, config-changed
     reassignment-started, reassignment-ended
 
-The events are derived from the images before and after a change, so that every change is logged, whoever
+The events are derived from the images before and after a change, so every change is logged, whichever broker
 requested it. A broker that returns to the partitions that it led before is one line. A change of thousands
 of partitions logs the first MAX_LINES of a kind, and how many more.
 """
@@ -180,7 +180,7 @@ CONSEQUENCES = {
     CLEAN: (INFO, ""),
     LAST_LEADER: (
         WARNING,
-        ". It was the last leader before a power cut: unflushed records may be lost",
+        ". It was the last leader before a power failure: unflushed records may be lost",
     ),
     UNCLEAN: (ERROR, ". UNCLEAN: records that only other replicas had are LOST"),
 }

@@ -210,7 +210,7 @@ class Controller:
         await self._follower.stop()
         await self._store.close()
 
-    # Who is who
+    # Brokers
 
     @property
     def is_active(self) -> bool:

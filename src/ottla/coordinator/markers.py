@@ -6,7 +6,7 @@ coordinates the transaction. After a failover the next coordinator writes all ma
 one in a partition changes nothing. A partition that has been deleted needs none.
 
 One refusal cannot pass: INVALID_PRODUCER_EPOCH, from a partition that has seen a higher epoch of the producer
-than the coordinator knows. Then the end of `__transaction_state` was lost, in a power cut of all its replicas
+than the coordinator knows. Then the end of `__transaction_state` was lost when all its replicas lost power
 (decision 90). Such a partition gets an abort marker in the last epoch instead, which ends whatever is open
 there, and the producer id is used no more. Every other refusal can pass, perhaps only when an operator has
 acted: the log names the partitions and the errors.

@@ -205,7 +205,7 @@ class Shards(Generic[M]):
         if isinstance(made, KafkaError) and not isinstance(made, TopicAlreadyExists):
             logger.error("%s cannot be created: %s", self._topic, made)
             raise CoordinatorNotAvailable(f"{self._topic} cannot be created: {made}")
-        # Nothing is in them yet: this saves the first one who asks a second attempt.
+        # Nothing is in them yet: this saves the first client a retry.
         loading = [shard.loading for shard in self._shards.values() if shard.loading is not None]
         if loading:
             await asyncio.wait(loading)  # who stops waiting does not stop them

@@ -6,7 +6,7 @@ is committed: no client ever sees what a failover could revert. When all is comm
 on one replica is always, a call answers at once and costs neither a task nor a future.
 
 A request that is to be answered by a later step (JoinGroup, SyncGroup) is parked under its token. If the
-one who waits for it goes away its future is cancelled, and the token means nothing any more.
+client that waits for it disconnects, its future is cancelled and the token is no longer valid.
 """
 
 from __future__ import annotations
@@ -340,7 +340,7 @@ class Runtime(Generic[M]):
 
         Too few replicas in sync are no reason to give up: the records are in the log, and count as soon as
         there are enough again. The request has failed by then, and may be sent again; but
-        a decision that is in the state must be carried out, or it would be for ever under way.
+        a decision that is in the state must be carried out, or it would stay pending forever.
         """
         if not self.is_active:
             return

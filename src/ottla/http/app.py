@@ -70,7 +70,7 @@ class Request:
     route: str = ""
     """The path with the names of its parameters."""
     principal: str = ANONYMOUS
-    """Who sends it: `User:alice`."""
+    """The principal that sends it: `User:alice`."""
     certificate_name: str | None = None
     """The distinguished name in the client's certificate, if the connection has one."""
     may_read: Callable[[str], bool] = _everything
@@ -274,7 +274,7 @@ class HttpApp:
         else:
             response = json_response(error.as_json(), error.status, self.error_type)
         if error.status in (400, 408, 413):
-            # The rest of the body may be under way.
+            # The rest of the body may be in flight.
             response.headers = (*response.headers, (b"connection", b"close"))
         response.headers += error.headers
         return response

@@ -1,4 +1,4 @@
-"""Who sends a request: by password, by bearer token, or by the certificate of the connection.
+"""Identifies the user of a request: by password, by bearer token, or by the certificate of the connection.
 
 Passwords and tokens are verified by a `Verifier`: `BrokerUsers` lets the brokers do it, so that users of HTTP
 are the users of the brokers. A request without credentials is answered with 401 before its body is read.
@@ -17,7 +17,7 @@ from ottla.http.errors import HttpError
 BASIC, BEARER, CERTIFICATE = "basic", "bearer", "certificate"
 METHODS = (BASIC, BEARER, CERTIFICATE)
 OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz"})
-"""What everybody may ask for: probes."""
+"""Paths that need no login: probes."""
 
 
 class Unauthorized(HttpError):

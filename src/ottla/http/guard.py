@@ -1,4 +1,4 @@
-"""Closes connections whose request comes too slowly, is too long, or whose answer nobody takes.
+"""Closes connections whose request is too slow or too long, or whose client does not read the response.
 
 uvicorn limits none of these by itself. The guard stands between the transport and uvicorn's protocol: it sees
 the same bytes, and knows from the protocol whether a request's head is complete.

@@ -18,8 +18,8 @@ class HttpLimits:
     request_timeout_s: float = 60.0
     """From the headers to the answer."""
     write_timeout_s: float = 20.0
-    """How long a client may not take any of its answer."""
+    """How long a client may read nothing of its response."""
     keep_alive_s: float = 75.0
     max_connections: int = 1_000
     graceful_stop_s: float = 10.0
-    """How long requests under way may go on when the server is stopped."""
+    """How long requests in flight may take when the server is stopped."""

@@ -43,7 +43,7 @@ class HttpServer:
         return f"{'http' if self._tls is None else 'https'}://{shown}:{port}"
 
     def bind(self) -> None:
-        """Take the address, before anybody is served; raise OSError if it cannot be had."""
+        """Bind the address before the first request; raise OSError if it is in use."""
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
@@ -84,7 +84,7 @@ class HttpServer:
         self._task = asyncio.create_task(server.main_loop(), name="http server")
 
     async def stop(self) -> None:
-        """Accept no more requests, finish those under way, and close."""
+        """Accept no more requests, finish those in flight, and close."""
         if self._task is not None and self._server is not None:
             self._server.should_exit = True
             await self._task

@@ -115,7 +115,7 @@ CLEAN, LAST_LEADER, UNCLEAN = "clean", "last-leader", "unclean"
 def election_kind(before: PartitionImage, after: PartitionImage) -> str:
     """Return whether the new leader of `after` has every committed record.
 
-    The last leader has all that was flushed, after a power cut everywhere. A replica that a reassignment
+    The last leader has all that was flushed, after a power failure everywhere. A replica that a reassignment
     added may join the ISR and lead in one change: the leader before vouched for it.
     """
     leader = after.leader

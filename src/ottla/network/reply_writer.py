@@ -117,7 +117,7 @@ class ReplyWriter:
         """Have the transport report at once when the socket is full: it may do so during this call.
 
         With TLS the limit is one byte: at 0, an empty buffer would count as full, and writing would be paused
-        for ever.
+        forever.
         """
         if self._transport.get_extra_info("sslcontext") is None:
             self._transport.set_write_buffer_limits(high=0)

@@ -6,7 +6,7 @@ the next peers. A handshake that takes longer than two seconds is cut off while 
 peers cannot keep everyone else out. Where connections are accepted at a rate, the next one waits for its turn
 before its handshake.
 
-asyncio's own servers would begin every handshake at once, with one TLS context for ever; here the listener's
+asyncio's own servers would begin every handshake at once, with one permanent TLS context; here the listener's
 current context is used, so certificates can change.
 """
 

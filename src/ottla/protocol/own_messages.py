@@ -3,7 +3,7 @@
 
 PrepareTransaction (key 10939) lets an ongoing two-phase transaction wait for its end without a timeout.
 KIP-939 has no such request: there, a transaction with two-phase commit never times out at all, so that a
-producer that dies before it has prepared blocks readers for ever.
+producer that dies before it has prepared blocks readers forever.
 
     request v0   compact string transactional_id, int64 producer_id, int16 producer_epoch, tagged fields
     response v0  int32 throttle_time_ms, int16 error_code, compact nullable string error_message,
@@ -22,7 +22,7 @@ ListOffsets and Fetch would tell that too, with one request and one batch of rec
 The timestamp is -1 if there is no such record.
 
 ConditionalAppend (key 10941) is a compare-and-set on a partition: a batch is appended if the log ends where
-the writer thinks it does, so that whoever decides from the records of a partition decides from all of them.
+the writer thinks it does, so that a decision made from the records of a partition is made from all of them.
 Kafka has no such request (KIP-27 proposed one).
 
     request v0   compact string topic, int32 partition, int64 expected_end_offset, compact bytes batch,
@@ -78,7 +78,7 @@ from ottla.protocol.api_keys import ApiKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareTransactionRequest:
-    """Asks for an ongoing two-phase transaction to be kept until somebody ends it."""
+    """Asks for an ongoing two-phase transaction to be kept until it is ended."""
 
     __type__: ClassVar = EntityType.request
     __version__: ClassVar[i16] = i16(0)
@@ -106,7 +106,7 @@ class PrepareTransactionResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionToMeasure:
-    """A partition, and how far somebody has read it."""
+    """A partition, and the position of a reader."""
 
     __type__: ClassVar = EntityType.nested
     __version__: ClassVar[i16] = i16(0)

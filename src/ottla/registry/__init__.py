@@ -1,14 +1,14 @@
 """The schema registry: Confluent's REST API over a compacted topic, in a process of its own.
 
-    formats        pure: Avro, JSON Schema and Protobuf, parsed, written and compared
+    formats        pure: Avro, JSON Schema and Protobuf, parsed, printed and compared
     subjects, entities, contracts, records    pure: names, schemas, metadata and rules, records of the topic
-    state          pure: what the records add up to
-    scopes, decisions, registration           pure: what a request changes, as records
-    topic, kafka_topic, schema_log            the topic: read on, catch up, append if nobody else has
+    state          pure: the state replayed from the records
+    scopes, decisions, registration           pure: the records that a request appends
+    topic, kafka_topic, schema_log            the topic: tail it, catch up, append conditionally
     elected_topic, election                   the same on Apache Kafka, which cannot append conditionally
     jobs, workers, worker_process             parsing and checking, in processes of their own
     service        all of it together
-    state_store, keys, exporters              what is kept beside the schemas: encrypted keys, exporters
+    state_store, keys, exporters              other state in topics: encrypted keys, exporters
     rest           Confluent's REST API
     server         one process
     serdes         serializers and deserializers for clients, commands and Spark

@@ -1,8 +1,8 @@
-"""What the registry decides: records to write and an answer, from a state and a request. Pure.
+"""Decides requests: from a state and a request to the records to append and the response. Pure.
 
 Nothing here changes the state: a decision takes effect when its records are in the log, and are replayed. A
-decision is valid for the state that it was made from, and the writer appends its records only if nobody has
-written since (store.py). registration.py decides about new schemas; this file about everything else.
+decision is valid for the state that it was made from, and the writer appends its records only if no other
+process has written since (store.py). registration.py decides about new schemas.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The `_schemas` topic on Apache Kafka, which cannot append conditionally: one elected process writes.
 
 The election alone would not do: a process that was paused may believe that it is still elected. So it
-writes in transactions of one transactional id: whoever is elected takes the id over, and fences the others.
+writes in transactions of one transactional id: the elected process takes the id over and fences the others.
 A batch that does not land where it was expected is aborted, which is a conditional append again. Readers
 see committed records only.
 """
@@ -24,7 +24,7 @@ from ottla.registry.topic import Conflict, Read, RecordTooLarge, Unavailable
 log = logging.getLogger(__name__)
 
 READ_TIMEOUT_S = 0.05
-"""Nobody tells that a transaction's marker has come: the reader looks for itself."""
+"""There is no notification of a transaction's marker: the reader polls for it."""
 
 
 class ElectedTopic(KafkaTopic):

@@ -74,7 +74,7 @@ def url_of(identity: dict[str, Any]) -> str:
 
 
 def elect(members: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the assignment for all members: who writes."""
+    """Return the assignment for all members: the elected writer."""
     urls = {member: url_of(identity) for member, identity in members.items()}
     eligible = [each for each in members if members[each].get("master_eligibility", True)]
     found: dict[str, Any] = {"version": 1, "error": 0}
@@ -91,7 +91,7 @@ class Election:
 
     def __init__(self, cluster: Cluster, url: str, group_id: str = GROUP_ID) -> None:
         self.leader_url: str | None = None
-        """Where the elected process is; None while nobody is, or while that is not known."""
+        """The URL of the elected process; None while no process is elected, or it is not known which."""
         self.changed = asyncio.Event()
         """Set whenever `leader_url` may have changed."""
         self.url = url_of(identity_of(url))
@@ -123,7 +123,7 @@ class Election:
 
     def _know(self, leader_url: str | None) -> None:
         if leader_url != self.leader_url:
-            log.info("schemas are written by %s", leader_url or "nobody now")
+            log.info("the elected writer of schemas is %s", leader_url or "unknown")
         self.leader_url = leader_url
         self.changed.set()
 
@@ -139,9 +139,9 @@ class Election:
             except (KafkaError, ClientError) as error:
                 self._coordinators.forget(CoordinatorKind.GROUP, self._group_id)
                 if not isinstance(error, NotCoordinator | MemberIdRequired):
-                    self._trouble.warn("held up", f"the election is held up, will be repeated: {error}")
+                    self._trouble.warn("failed", f"the election failed, retrying: {error}")
                 await asyncio.sleep(PAUSE_S)
-            self._know(None)  # who is not sure to be elected does not write
+            self._know(None)  # without a confirmed election this process must not write
 
     async def _connection(self) -> Connection:
         return await self._coordinators.connect(CoordinatorKind.GROUP, self._group_id)

@@ -72,7 +72,7 @@ class StateLog(Generic[StateT]):
         self.writing = asyncio.Lock()
         """Held from a decision to the end of its append, so that writers of one process do not conflict."""
         self.conflicts = 0
-        """How often somebody else was first."""
+        """How many appends lost to another process and were repeated."""
         self._topic = topic
         self._clock = clock or SystemClock()
         self._timeout_s = timeout_s
@@ -107,7 +107,7 @@ class StateLog(Generic[StateT]):
         return self._failure
 
     async def lag(self, timeout_s: float) -> int:
-        """Return how many records are not replayed; raise TimeoutError or Unavailable if nobody tells."""
+        """Return how many records are not replayed; raise TimeoutError or Unavailable without a response."""
         async with asyncio.timeout(timeout_s):
             return max(0, await self._end_offset() - self.state.position)
 
@@ -120,7 +120,7 @@ class StateLog(Generic[StateT]):
                 read = await self._topic.read(READ_TIMEOUT_S)
             except Unavailable as error:
                 if str(error) != held_up:
-                    log.warning("reading the schemas is held up, will be repeated: %s", error)
+                    log.warning("cannot read the schemas, retrying: %s", error)
                     held_up = str(error)
                 await asyncio.sleep(PAUSE_S)
                 continue
@@ -202,7 +202,7 @@ class StateLog(Generic[StateT]):
     async def append(self, records: Sequence[Encodes]) -> None:
         """Append what was decided from the state as it is, and replay it; call it with `writing` held.
 
-        Raises Conflict if somebody else has written since: catch up and decide again. Raises 50002 if the
+        Raises Conflict if another process has written since: catch up and decide again. Raises 50002 if the
         outcome is not known in time.
         """
         expected = self.state.position

@@ -56,15 +56,15 @@ class RegistryOptions:
     limits: HttpLimits = field(default_factory=HttpLimits)
     tls: ssl.SSLContext | None = None
     peer_tls: ssl.SSLContext | None = None
-    """How another registry process with TLS is trusted; beside Apache Kafka only."""
+    """The TLS context of connections to other registry processes; on Apache Kafka only."""
     authentication: tuple[str, ...] = ()
-    """How users prove who they are: basic, bearer, certificate; nothing: nobody has to."""
+    """The authentication methods: basic, bearer, certificate; empty: no login."""
     user_mechanism: str | None = None
     """The SASL mechanism that passwords are verified with; by default that of our own connections."""
     user_claim: str = "sub"
     """The claim of a token with the user name, as brokers have it in sasl.oauthbearer.sub.claim.name."""
     uses_acls: bool = False
-    """Whether the brokers' ACLs decide who may do what."""
+    """Whether requests are authorized by the brokers' ACLs."""
     super_users: tuple[str, ...] = ()
     elected: bool = False
     """Elect one process to write, even if the brokers append conditionally."""
@@ -182,7 +182,7 @@ class RegistryServer:
         return ElectedTopic(options.client, options.topic, options.advertised_url or self._http.url)
 
     async def stop(self) -> None:
-        """Finish the requests under way, and close everything."""
+        """Finish the requests in flight, and close everything."""
         await self._parts.aclose()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What the registry does for a client: decide from the state, write, decide again if somebody else was first.
+"""Serves requests: decide from the state, append, and decide again after a conflict.
 
 Look-ups of what never changes (an id, a GUID) answer from memory, and catch up only if they find nothing.
 Whatever may change (latest versions, lists, config, mode) catches up first: no answer is older than the last

@@ -14,18 +14,18 @@ class LogRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     write_id: bytes | None = None
-    """Which write it came with, if it was one of ours: told apart by a header."""
+    """The id of the write that appended it, from a header; None for records of other programs."""
 
 
 class Read(NamedTuple):
-    """What came next, and the offset to go on from: larger than that of the last record after compaction."""
+    """The next records, and the offset to continue from: after compaction not that of a next record."""
 
     records: Sequence[LogRecord]
     position: int
 
 
 class Conflict(Exception):
-    """Nothing was appended: somebody has written since."""
+    """Nothing was appended: another process has written since."""
 
 
 class Unavailable(Exception):

@@ -1,7 +1,7 @@
-"""Processes that parse and check schemas, so that no schema keeps the event loop from its work.
+"""Parse and check schemas in worker processes, so that no schema blocks the event loop.
 
-A job runs in a process of its own, with a deadline and a limit to its memory. One that takes too long costs
-its process, which is replaced, and its client an error; nobody else notices. Jobs and results are pickled
+A job runs in a separate process, with a deadline and a memory limit. A job that takes too long fails;
+its process is replaced, and no other request is affected. Jobs and results are pickled
 between processes of ours: what comes from a client is only ever the text inside a job.
 """
 
@@ -141,7 +141,7 @@ class Workers:
         except BaseException:
             if worker is not None:
                 await self._end(worker)
-            self._free.put_nowait(None)  # whoever comes next starts another
+            self._free.put_nowait(None)  # the next job starts another process
             raise
         self._free.put_nowait(worker)
         return outcome

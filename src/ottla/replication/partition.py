@@ -314,11 +314,11 @@ class Partition:
         )
 
     def fail_waiting(self, error: KafkaError) -> None:
-        """Tell every producer who waits for a commit that it will not come."""
+        """Fail the requests of all producers that wait for a commit."""
         self._fail(error)
 
     def close(self) -> None:
-        """Fail everyone who waits: the partition is gone from this broker."""
+        """Fail all waiting requests: this broker no longer has the partition."""
         self._closed = True
         self.is_leader = False
         self._replace_replication(None)

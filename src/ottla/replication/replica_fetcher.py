@@ -95,7 +95,7 @@ class ReplicaFetcher:
         self.followed[partition.topic_id, partition.topic_partition.partition] = follower_state
         self._changed.set()
         if self._fetching and self._interruption is None:
-            # The leader may keep the fetch under way for long, and this partition's producers wait.
+            # The leader may hold the fetch in flight for long, and this partition's producers wait.
             loop = asyncio.get_running_loop()
             self._interruption = loop.call_later(INTERRUPT_AFTER_MS / 1000, self._interrupt)
 

@@ -110,7 +110,7 @@ IMPLIED_BY: dict[int, frozenset[int]] = {
     _O.DESCRIBE: frozenset({_O.READ, _O.WRITE, _O.DELETE, _O.ALTER}),
     _O.DESCRIBE_CONFIGS: frozenset({_O.ALTER_CONFIGS}),
 }
-"""Who is allowed one of these is allowed the key as well. A denial implies nothing."""
+"""Permission for one of these implies permission for the key. A denial implies nothing."""
 
 
 class AclBinding(NamedTuple):

@@ -100,7 +100,7 @@ FAIL_ON_DATA_LOSS: SparkOption[bool] = SparkOption(
     BOOLEAN,
     True,
     "Whether the query fails when records that it has still to read are gone: by retention, or with "
-    "their topic. With false it goes on with what is there.",
+    "their topic. With false it continues with the first record that exists.",
     uses=(SOURCE,),
     shown_default="true",
 )
@@ -260,7 +260,7 @@ OPTIONS: tuple[SparkOption[Any], ...] = (
         (SOURCE,),
         "latest; earliest in a batch",
         'Where to begin: `earliest`, `latest`, or `{"orders": {"0": 23, "1": -2}}` (-2 earliest, -1 latest). '
-        "A query that has a checkpoint goes on where it was.",
+        "A query that has a checkpoint resumes from it.",
     ),
     _text(
         "startingOffsetsByTimestamp",

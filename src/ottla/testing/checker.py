@@ -226,7 +226,8 @@ def _check_polls(facts: _Facts, logs: Logs) -> Iterator[Violation]:
         if (event.leader_epoch == epoch >= 0 and event.high_watermark < watermark) or (
             end > event.high_watermark >= 0
         ):
-            detail = f"{event.reader} was told {event.high_watermark} of {event.place} at {event.at_s:.3f} s"
+            received = f"high watermark {event.high_watermark} of {event.place} at {event.at_s:.3f} s"
+            detail = f"{event.reader} received {received}"
             yield Violation("backward-watermark", f"{detail}, after {max(watermark, end)}")
         watermarks[reads] = (event.leader_epoch, event.high_watermark)
     for (reader, place), position in positions.items():
@@ -318,5 +319,5 @@ def _check_commit_reads(history: History) -> Iterator[Violation]:
                 }
                 if offset not in newer | {0 if last is None else last.offset}:
                     what = "nothing" if last is None else f"{last.offset} in generation {last.generation}"
-                    detail = f"{group} had committed {what} of {place}, and was told {offset}"
+                    detail = f"{group} had committed {what} of {place}, and fetched {offset}"
                     yield Violation("lost-commit", f"{detail} at {event.at_s:.3f} s")

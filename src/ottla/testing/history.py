@@ -1,7 +1,7 @@
 """What clients did and saw, in the order in which they did: the evidence that checker.py judges.
 
 A record is known by its value, so every value is sent once only. A send that was neither acknowledged nor
-failed for certain has an unknown outcome: its records may or may not be there, for ever.
+failed for certain has an unknown outcome: its records may or may not be in the log.
 
     history = History(now)
     number = history.sent("p1", place, [b"p1-0"])
@@ -51,7 +51,7 @@ class Failed(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """A reader goes on from another position, or begins."""
+    """A reader starts, or continues from another position."""
 
     at_s: float
     reader: str
@@ -80,7 +80,7 @@ class Left(NamedTuple):
 
 
 class Committing(NamedTuple):
-    """A member of a group asks to store the position that it will go on from."""
+    """A member of a group commits the position that it will resume from."""
 
     at_s: float
     number: int
@@ -98,7 +98,7 @@ class Committed(NamedTuple):
 
 
 class CommitRead(NamedTuple):
-    """A member of a group was told what is committed; it had asked when `since` events had happened."""
+    """A member of a group has fetched its committed offset, requested after `since` events."""
 
     at_s: float
     group: str
@@ -142,7 +142,7 @@ class History:
         self.events.append(Failed(self._now(), number, is_certain))
 
     def sought(self, reader: str, place: TopicPartition, position: int) -> None:
-        """Note where a reader goes on."""
+        """Record the position that a reader continues from."""
         self.events.append(Sought(self._now(), reader, place, position))
 
     def polled(

@@ -13,7 +13,7 @@
     @pytest.mark.ottla(num_partitions=3, data="tmp_path")      # settings of the broker; where its files are
     def test_with_settings(ottla_broker): ...
 
-Each test gets brokers of its own: they are up in milliseconds, on ports that nobody else has (so with xdist
+Each test gets brokers of its own: they are up in milliseconds, on free ports (so with xdist
 too), in memory, and leave nothing behind. See docs/testing.md.
 """
 

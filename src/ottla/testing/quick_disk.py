@@ -1,7 +1,7 @@
 """Files for short-lived brokers: never synced, and in memory if possible.
 
-A killed broker loses nothing by that; only a power cut would. (Tests of the broker use simulation/disk.py for
-that.)
+A killed broker loses nothing by that; only a power failure would. (Tests of the broker use
+simulation/disk.py for that.)
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     [record.value for record in topic.records()]
 
 A topic is read as a consumer with isolation_level=read_committed reads it. A test that is a coroutine, and
-whose client runs on the same loop, awaits `records_async` and `assert_received_async`: the client goes on.
+whose client runs on the same loop, awaits `records_async` and `assert_received_async`: the client runs on.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class TopicProbe:
     async def records_async(
         self, at_least: int = 0, *, timeout_s: float = WAIT_S, uncommitted: bool = False
     ) -> list[ConsumerRecord]:
-        """Do what `records` does while the test's own loop goes on."""
+        """Do what `records` does without blocking the test's own loop."""
         return await asyncio.to_thread(self.records, at_least, timeout_s=timeout_s, uncommitted=uncommitted)
 
     async def assert_received_async(
@@ -210,7 +210,7 @@ class TopicProbe:
         timeout_s: float = WAIT_S,
         uncommitted: bool = False,
     ) -> list[ConsumerRecord]:
-        """Do what `assert_received` does while the test's own loop goes on."""
+        """Do what `assert_received` does without blocking the test's own loop."""
         __tracebackhide__ = True
         return await asyncio.to_thread(
             self.assert_received,

@@ -1,4 +1,4 @@
-"""One connection to a broker: requests go out, responses come back, matched by correlation id.
+"""One connection to a broker: requests are matched to responses by correlation id.
 
 `Connection.open` connects, with TLS if that is configured, and does the handshake (ApiVersions, SASL).
 After that each request goes out in the newest version that both sides know. Three ways to send:

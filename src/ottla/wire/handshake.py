@@ -87,7 +87,7 @@ async def _negotiate_versions(
 async def _authenticate(
     connection: Connection, versions: dict[int, tuple[int, int]], exchange: SaslExchange
 ) -> int:
-    """Authenticate and return for how many milliseconds that is valid; 0: for ever."""
+    """Authenticate and return for how many milliseconds that is valid; 0: without limit."""
     from kio.schema.sasl_authenticate.v2 import SaslAuthenticateRequest, SaslAuthenticateResponse
     from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest, SaslHandshakeResponse
 

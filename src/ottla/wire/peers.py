@@ -4,7 +4,7 @@
 
 `address_of` maps a node id to an address; the owner reads it off the cluster image. A broker that moved or
 restarted gets a new connection, and requests in flight on the old one fail. Each connection is served in
-order, so requests that may wait long go on a channel of their own: one connection per node and channel.
+order, so requests that may wait long use a separate channel: one connection per node and channel.
 
 All failures are KafkaErrors: NetworkException (unreachable, or the connection broke), RequestTimedOut,
 BrokerNotAvailable (unknown node). Nothing is retried here: only the caller knows whether a request may be

@@ -199,7 +199,7 @@ async def test_markers_are_written_for_brokers_and_administrators(stage: Stage, 
 
 
 @pytest.mark.parametrize("need", [Need(_O.CLUSTER_ACTION, _R.CLUSTER), DESCRIBE_TOPIC])
-async def test_ends_of_epochs_are_told_to_followers_and_consumers(stage: Stage, need: Need) -> None:
+async def test_ends_of_epochs_are_reported_to_followers_and_consumers(stage: Stage, need: Need) -> None:
     stage.allow()
     assert refusals(await stage.send(_K.OFFSET_FOR_LEADER_EPOCH, 4)) == {TOPIC_AUTHORIZATION_FAILED}
     stage.allow(need)

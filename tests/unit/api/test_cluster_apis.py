@@ -42,7 +42,7 @@ def alter(bench: Any, topic_id: UUID, *isr: int, leader_epoch: int = 0, epoch: i
     )
 
 
-async def test_a_leader_is_told_what_its_partition_is(bench: Any) -> None:
+async def test_a_leader_learns_what_its_partition_is(bench: Any) -> None:
     topic_id = bench.image.topics["orders"].topic_id
     response = await bench.ask(alter(bench, topic_id, 1))
     (answer,) = response.topics[0].partitions

@@ -27,7 +27,7 @@ async def test_the_cluster_is_described_in_every_version(bench: Any, version: in
     assert response.cluster_authorized_operations == -(2**31)
 
 
-async def test_the_operations_are_told_if_asked_for(bench: Any) -> None:
+async def test_the_operations_are_reported_if_asked_for(bench: Any) -> None:
     operations = (await bench.ask(request(operations=True))).cluster_authorized_operations
     assert [bit for bit in range(32) if operations >> bit & 1] == [5, 7, 8, 9, 10, 11, 12]
 

@@ -113,7 +113,7 @@ async def test_a_cursor_that_points_nowhere_is_an_error_if_there_is_no_topic_to_
         await bench.ask(request(cursor=("orders", -1)))
 
 
-async def test_a_cursor_at_a_topic_deleted_meanwhile_goes_on_with_the_next(bench: Any) -> None:
+async def test_a_cursor_at_a_topic_deleted_meanwhile_continues_with_the_next(bench: Any) -> None:
     await bench.controller.create_topics([NewTopic("a"), NewTopic("c")])
     response = await bench.ask(request(cursor=("b", 7)))
     assert [each.name for each in response.topics] == ["c"]

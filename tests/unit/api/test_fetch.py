@@ -108,7 +108,7 @@ def test_a_session_hears_of_a_partition_once_while_nothing_changes(bench: Bench)
     assert bench.fetch() == []
 
 
-def test_a_session_is_told_that_its_log_has_diverged_until_it_moves(bench: Bench) -> None:
+def test_a_session_learns_that_its_log_has_diverged_until_it_moves(bench: Bench) -> None:
     bench.fetch()
     bench.partition.diverging = (2, 7)
     for _ in range(2):
@@ -141,7 +141,7 @@ def test_readers_of_everything_do_not(bench: Bench) -> None:
     assert answer.aborted_transactions is None
 
 
-def test_readers_of_committed_records_are_told_where_those_end(bench: Bench) -> None:
+def test_readers_of_committed_records_learn_where_those_end(bench: Bench) -> None:
     bench.partition.last_stable_offset = 4
     (answer,) = bench.fetch(isolation_level=1)
     assert (answer.last_stable_offset, answer.high_watermark) == (4, 10)

@@ -23,7 +23,7 @@ async def orders(bench: Any) -> Any:
 
 @pytest.mark.parametrize("version", [8, 10])
 @pytest.mark.parametrize("topic", ["orders", None])
-async def test_operations_on_topics_and_cluster_are_told_to_those_who_ask(
+async def test_operations_on_topics_and_cluster_are_reported_to_those_who_ask(
     orders: Any, version: int, topic: str | None
 ) -> None:
     topics: Any = None if topic is None else (OldTopic(topic_id=None, name=topic),)  # type: ignore[arg-type]
@@ -41,7 +41,7 @@ async def test_operations_on_topics_and_cluster_are_told_to_those_who_ask(
 
 
 @pytest.mark.parametrize("asked", [True, False])
-async def test_operations_on_topics_are_told_in_the_newest_version(orders: Any, asked: bool) -> None:
+async def test_operations_on_topics_are_reported_in_the_newest_version(orders: Any, asked: bool) -> None:
     wanted = (MetadataRequestTopic(topic_id=None, name="orders"),)  # type: ignore[arg-type]
     for topics in (wanted, None):
         request = v13.MetadataRequest(

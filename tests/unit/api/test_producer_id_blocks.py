@@ -20,7 +20,7 @@ async def test_a_block_is_used_up_before_another_is_asked_for() -> None:
     assert [await ids.next() for _ in range(4)] == [0, 1, 1000, 1001]
 
 
-async def test_without_a_controller_clients_are_told_to_try_again() -> None:
+async def test_without_a_controller_clients_must_try_again() -> None:
     """Of NOT_CONTROLLER no producer knows what to do."""
     answers: list[range | NotController] = [NotController("none at the moment"), range(7, 8)]
 

@@ -94,7 +94,7 @@ def told(response: Any) -> list[tuple[ErrorCode, str]]:
 @pytest.mark.parametrize(
     "asked", [CREATE, DELETE, GROW, ALTER, ALTER_SOME], ids=lambda each: type(each).__name__
 )
-async def test_every_item_is_told_why_nothing_can_be_changed(
+async def test_every_item_learns_why_nothing_can_be_changed(
     bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch, asked: Any
 ) -> None:
     refuse_everything(monkeypatch, RequestTimedOut("ZooKeeper does not answer"))
@@ -102,7 +102,7 @@ async def test_every_item_is_told_why_nothing_can_be_changed(
     assert told(response) == [(ErrorCode.request_timed_out, "ZooKeeper does not answer")] * 2
 
 
-async def test_without_a_controller_every_item_is_told_so_after_a_while(
+async def test_without_a_controller_every_item_gets_an_error_after_a_while(
     bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.services.peers = object()

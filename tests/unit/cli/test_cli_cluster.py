@@ -40,7 +40,7 @@ def test_a_cluster_is_well_when_nothing_is_missing() -> None:
     assert health.as_json()["healthy"] is True
 
 
-def test_each_kind_of_trouble_is_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_kind_of_trouble_is_distinguished(capsys: pytest.CaptureFixture[str]) -> None:
     info = cluster(
         (-1, (3,), ()),
         (1, (1, 3), (1,)),
@@ -121,7 +121,7 @@ async def test_on_a_terminal_progress_is_a_bar(
     assert "2 of 2 partitions" in capsys.readouterr().err
 
 
-async def test_who_watches_is_told_that_moves_were_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_who_watches_learns_that_moves_were_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
     moves: Any = FakeMoves(Progress(2, 2, MIB, 4 * MIB), Progress(0, 2, 2 * MIB, 4 * MIB, cancelled=1))
     with pytest.raises(Problem, match="1 move of 2 cancelled"):
         await plans.watch(moves)

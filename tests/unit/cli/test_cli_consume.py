@@ -61,7 +61,7 @@ def test_a_table_shows_records_to_people_and_never_moves_their_cursor(ottla, ord
         ("1:99", ["v1", "v2"]),
     ],
 )
-def test_reading_begins_where_it_is_told_to(ottla, orders, offset, found):
+def test_reading_begins_at_the_given_position(ottla, orders, offset, found):
     assert ottla("consume", "orders", "-p", "0", "-o", offset, "-e", "-f", VALUES).lines == found
 
 

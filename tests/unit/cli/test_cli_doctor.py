@@ -28,7 +28,7 @@ def test_a_broker_that_is_named_and_does_not_answer_is_wrong(ottla, tmp_path):
     assert "connection refused" in tcp["what"]
 
 
-def test_a_name_that_leads_nowhere_is_told_before_anything_else(ottla, tmp_path):
+def test_a_name_that_leads_nowhere_is_reported_before_anything_else(ottla, tmp_path):
     done = ottla("doctor", "-b", "nowhere.invalid:9092", "--data", str(tmp_path), "--format", "json")
     found = findings(done)
     assert found["DNS"]["state"] == FAILED

@@ -119,7 +119,7 @@ def test_json_lines_keep_key_value_headers_and_timestamp(ottla, peer):
     assert (record.key, record.value, record.headers, record.timestamp) == (b"\xff", None, (("h", b"1"),), 7)
 
 
-def test_json_lines_go_to_their_old_partitions_only_if_told_to(ottla, peer):
+def test_json_lines_go_to_their_old_partitions_only_if_reported_to(ottla, peer):
     topic = peer.add_topic("orders", 4)
     lines = b"".join(b'{"value": "x", "key": "same", "partition": %d}\n' % n for n in range(4))
     ottla("produce", "orders", "-f", "json", stdin=lines)
@@ -200,7 +200,7 @@ def test_a_record_that_is_too_large_says_how_to_allow_it(ottla, peer):
     )
 
 
-def test_interrupting_keeps_what_was_read_and_says_how_to_go_on(ottla, peer, monkeypatch):
+def test_interrupting_keeps_what_was_read_and_says_how_to_continue(ottla, peer, monkeypatch):
     peer.add_topic("orders")
 
     async def two_lines_and_then_the_user_is_tired(_descriptor, cut):

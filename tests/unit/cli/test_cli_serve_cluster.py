@@ -21,7 +21,7 @@ def option(arguments: list[str], name: str) -> str:
     return arguments[arguments.index(name) + 1]
 
 
-def test_node_ids_begin_at_1_or_where_they_are_told_to() -> None:
+def test_node_ids_begin_at_1_or_at_the_given_number() -> None:
     assert [option(PLAN.arguments(each, "z"), "--node-id") for each in (1, 2, 3)] == ["1", "2", "3"]
     from_0 = replace(PLAN, first_id=0)
     assert [option(from_0.arguments(each, "z"), "--node-id") for each in (1, 2, 3)] == ["0", "1", "2"]

@@ -27,7 +27,7 @@ def test_every_broker_of_a_cluster_has_a_port_of_its_own(first, third):
     assert metrics_of(first, 3) == third
 
 
-def test_a_broker_of_a_cluster_is_told_its_place_once():
+def test_a_broker_of_a_cluster_learns_its_place_once():
     settings = {"ottla.metrics.listen": "127.0.0.1:9700", "num.partitions": "2"}
     plan = ClusterPlan(
         3, Path("d"), "127.0.0.1", 9092, None, settings, None, "info", "json", "127.0.0.1:9700"

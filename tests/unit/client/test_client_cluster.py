@@ -24,7 +24,7 @@ async def test_when_nobody_answers_every_address_is_named(network):
             pass
 
 
-async def test_a_broker_that_advertises_a_wrong_address_is_told_apart(peer):
+async def test_a_broker_that_advertises_a_wrong_address_is_distinguished(peer):
     peer.advertised = {1: Address("internal", 9092)}
     peer.add_topic("orders")
     async with Cluster([peer.address]) as cluster:
@@ -102,7 +102,7 @@ async def test_retries_end_with_the_last_error_when_time_is_up(peer):
             await cluster.retrying(attempt)
 
 
-async def test_only_the_patient_wait_for_a_broker_to_come_back(peer, network):
+async def test_only_the_patient_wait_for_a_broker_to_return(peer, network):
     async with Cluster([peer.address]) as cluster:
         answer = network.listening.pop(peer.address)
         network.cut()
@@ -167,7 +167,7 @@ async def test_leaving_waits_until_every_connection_is_really_closed(peer, netwo
     assert connection._closed.is_set()  # so what acks=0 wrote has left, not just been dropped
 
 
-async def test_a_socket_that_does_not_close_is_not_waited_for_for_ever(peer, network, monkeypatch):
+async def test_a_socket_that_does_not_close_is_not_waited_for_forever(peer, network, monkeypatch):
     monkeypatch.setattr("ottla.wire.connection.CLOSE_TIMEOUT_MS", 1)
     async with Cluster([peer.address]) as cluster:
         await cluster.broker(1)

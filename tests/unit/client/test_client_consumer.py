@@ -73,7 +73,7 @@ async def test_reading_from_inside_a_batch_leaves_out_what_came_before(peer):
         assert await read(reader) == [(0, 2, b"c")]
 
 
-async def test_iterating_goes_on_where_it_was_left(peer):
+async def test_iterating_continues_where_it_was_left(peer):
     peer.add_topic("orders").partitions[0].append(batch(b"a", b"b", b"c"))
     async with consumer() as reader:
         await opened(reader, (ORDERS, 0))
@@ -161,7 +161,7 @@ async def test_a_corrupt_batch_is_an_error_that_says_where_after_the_good_ones(p
         assert await read(reader) == [(0, 2, b"c")]
 
 
-async def test_a_deserializer_that_fails_names_the_record_and_lets_one_go_on_behind_it(peer):
+async def test_a_deserializer_that_fails_names_the_record_and_lets_one_continue_behind_it(peer):
     peer.add_topic("orders").partitions[0].append(batch(b"1", b"two", b"3"))
     async with consumer(value_deserializer=int) as reader:
         await opened(reader, (ORDERS, 0))

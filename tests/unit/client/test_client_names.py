@@ -11,7 +11,7 @@ def test_every_public_name_is_there_and_says_what_it_is(name):
     assert name in dir(ottla.client)
 
 
-def test_type_checkers_are_told_of_every_public_name():
+def test_type_checkers_see_every_public_name():
     source = inspect.getsource(ottla.client)
     missing = [name for name in ottla.client.__all__ if f"import {name} as {name}\n" not in source]
     assert missing == []

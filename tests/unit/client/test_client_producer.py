@@ -172,7 +172,7 @@ async def test_an_old_broker_is_not_sent_zstd(produce, peer, network):
             await (await producer.send("orders", b"x"))
 
 
-async def test_callbacks_are_told_of_deliveries_and_failures(produce, peer):
+async def test_callbacks_see_deliveries_and_failures(produce, peer):
     peer.add_topic("orders")
     told = []
     async with produce() as producer:
@@ -180,7 +180,7 @@ async def test_callbacks_are_told_of_deliveries_and_failures(produce, peer):
         await producer.flush()
         peer.fail(ApiKey.PRODUCE, ErrorCode.invalid_record)
         await producer.send("orders", b"2", on_delivery=lambda *each: told.append(each))
-        await producer.flush()  # raises nothing: somebody was told
+        await producer.flush()  # raises nothing: the callback got the error
     (metadata, nothing), (none, error) = told
     assert (metadata.offset, nothing, none, type(error)) == (0, None, None, InvalidRecord)
 

@@ -70,7 +70,7 @@ async def test_records_carry_the_identity_of_their_transaction(producer, peer, c
     assert numbers(peer) == [(True, 7, 0, 0), second]
 
 
-async def test_what_is_no_group_is_refused_in_words_and_the_transaction_goes_on(producer, calls):
+async def test_what_is_no_group_is_refused_in_words_and_the_transaction_continues(producer, calls):
     async with producer.transaction():
         with pytest.raises(TypeError, match="group_metadata"):
             await producer.send_offsets_to_transaction({ORDERS: 3}, 7)
@@ -86,7 +86,7 @@ async def test_a_transaction_that_nobody_has_used_needs_no_end(producer, calls):
     assert calls.made == [("init", -1)]
 
 
-async def test_an_exception_in_the_block_aborts_and_goes_on(producer, calls, peer):
+async def test_an_exception_in_the_block_aborts_and_continues(producer, calls, peer):
     with pytest.raises(ZeroDivisionError):
         async with producer.transaction():
             await (await producer.send("orders", b"x"))

@@ -127,7 +127,7 @@ def test_a_session_that_is_lost_begins_anew_and_names_the_old_one():
     assert (again.session, len(again.topics)) == ((99, 0), 1)
 
 
-def test_a_broker_without_sessions_is_told_everything_every_time():
+def test_a_broker_without_sessions_is_reported_everything_every_time():
     session = FetchSession()
     for _ in range(2):
         sent = session.prepare(wanted(a=1), 13)

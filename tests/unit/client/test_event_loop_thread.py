@@ -19,14 +19,14 @@ async def give(value):
     return value
 
 
-def test_a_coroutine_runs_in_the_background_and_its_result_comes_back(bridge):
+def test_a_coroutine_runs_in_the_background_and_its_result_returns(bridge):
     async def where():
         return threading.current_thread().name
 
     assert bridge.run(where()) == "test"
 
 
-def test_errors_come_back_as_they_were_raised(bridge):
+def test_errors_are_raised_unchanged(bridge):
     async def fail():
         raise ZeroDivisionError
 
@@ -74,7 +74,7 @@ def test_waiting_for_oneself_is_refused(bridge):
     async def nested():
         bridge.run(give(1))
 
-    with pytest.raises(RuntimeError, match="it would wait for ever"):
+    with pytest.raises(RuntimeError, match="it would wait forever"):
         bridge.run(nested())
 
 

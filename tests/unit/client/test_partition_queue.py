@@ -54,7 +54,7 @@ def test_a_batch_that_is_sent_again_keeps_its_number_and_its_place_and_goes_alon
     send_again(queue, second, may_be_stored=False)
     send_again(queue, first, may_be_stored=False)
     assert list(queue.unsent)[:2] == [first, second]
-    assert queue.ready_at(9.0, 0) is None  # the third is still under way
+    assert queue.ready_at(9.0, 0) is None  # the third is still in flight
     send_again(queue, third, may_be_stored=False)
     assert list(queue.unsent)[:3] == [first, second, third]
     assert queue.take() is first
@@ -62,7 +62,7 @@ def test_a_batch_that_is_sent_again_keeps_its_number_and_its_place_and_goes_alon
     assert numbers([first]) == [(0, 0)]
 
 
-def test_after_a_lost_number_what_waits_begins_a_new_epoch_once_nothing_is_under_way():
+def test_after_a_lost_number_what_waits_begins_a_new_epoch_once_nothing_is_in_flight():
     queue = make(batches=4)
     first, second = queue.take(), queue.take()
     queue.in_flight.remove(first)
@@ -128,7 +128,7 @@ def test_the_first_batch_under_a_producer_id_goes_alone_until_it_is_stored():
     assert not queue.is_known
 
 
-def test_an_open_batch_waits_while_another_is_under_way_and_a_full_one_does_not():
+def test_an_open_batch_waits_while_another_is_in_flight_and_a_full_one_does_not():
     queue = make(batches=2)
     queue.take()
     assert queue.ready_at(1.0, 0) is None
@@ -136,13 +136,13 @@ def test_an_open_batch_waits_while_another_is_under_way_and_a_full_one_does_not(
     assert queue.ready_at(1.0, 0) == 1.0
 
 
-def test_no_more_batches_are_under_way_than_the_broker_remembers():
+def test_no_more_batches_are_in_flight_than_the_broker_remembers():
     queue = make(batches=4, max_in_flight=2)
     queue.take(), queue.take()
     assert queue.ready_at(1.0, 0) is None
 
 
-def test_without_idempotence_one_batch_is_under_way_at_a_time_and_none_is_numbered():
+def test_without_idempotence_one_batch_is_in_flight_at_a_time_and_none_is_numbered():
     queue = make(is_idempotent=False, batches=3)
     assert numbers([queue.take()]) == [(-1, -1)]
     assert queue.ready_at(1.0, 0) is None

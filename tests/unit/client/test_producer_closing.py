@@ -40,7 +40,7 @@ async def test_a_full_buffer_makes_senders_wait_until_there_is_room(produce, pee
     assert len(stored(peer)) == 11
 
 
-async def test_those_who_wait_for_room_in_vain_are_told_so(produce, peer):
+async def test_those_who_wait_for_room_in_vain_get_an_error(produce, peer):
     peer.add_topic("orders")
     async with produce(
         buffer_memory=1_000, linger_ms=60_000, delivery_timeout_ms=120_000, max_block_ms=20

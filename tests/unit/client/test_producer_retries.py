@@ -32,7 +32,7 @@ async def test_without_acks_of_all_there_is_no_producer_id(produce, peer):
     assert (headers(peer)[0].producer_id, headers(peer)[0].base_sequence) == (-1, -1)
 
 
-async def test_order_is_kept_when_the_first_of_many_batches_under_way_fails(produce, peer):
+async def test_order_is_kept_when_the_first_of_many_batches_in_flight_fails(produce, peer):
     peer.add_topic("orders")
     async with produce(batch_size=50, delivery_timeout_ms=5_000) as producer:
         await producer.send("orders", b"0")
@@ -44,7 +44,7 @@ async def test_order_is_kept_when_the_first_of_many_batches_under_way_fails(prod
     assert {each.producer_epoch for each in headers(peer)} == {0}
 
 
-async def test_a_lost_connection_with_many_batches_under_way_loses_and_doubles_nothing(produce, peer):
+async def test_a_lost_connection_with_many_batches_in_flight_loses_and_doubles_nothing(produce, peer):
     peer.add_topic("orders")
     async with produce(batch_size=50, delivery_timeout_ms=5_000) as producer:
         peer.fail(ApiKey.PRODUCE, "", "", "lose reply", "", "drop", "", "", "lose reply")

@@ -33,7 +33,7 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
     assert str(listener) == "PLAINTEXT://[::1]:9092"
 
 
-def test_a_listener_advertises_where_it_is_bound_unless_told_otherwise() -> None:
+def test_a_listener_advertises_where_it_is_bound_unless_configured_otherwise() -> None:
     assert Listener("P", "localhost", 0).advertised_at(5000) == Address("localhost", 5000)
     assert Listener("P", "", 0, Address("example.org", 443)).advertised_at(5000) == Address(
         "example.org", 443

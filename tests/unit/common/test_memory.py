@@ -1,4 +1,4 @@
-"""Large buffers that come and go get the same memory again, if the C library was told to keep it."""
+"""Large buffers reuse the same memory, if the C library is configured to keep it."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ async def test_configs_are_changed_and_replaced() -> None:
         assert [type(each) for each in twice] == [InvalidRequest, InvalidRequest]
 
 
-async def test_a_failed_append_is_told_to_the_client_and_the_next_change_works() -> None:
+async def test_a_failed_append_is_reported_to_the_client_and_the_next_change_works() -> None:
     store = FailingStore()
     async with Bench(store) as bench:
         store.fail_before = True
@@ -317,7 +317,7 @@ async def test_a_change_that_lost_a_race_is_decided_again_on_the_newer_image() -
         assert await bench.controller.allocate_producer_ids(10) == range(500, 510)
 
 
-async def test_a_controller_that_was_replaced_is_told_so() -> None:
+async def test_a_controller_that_was_replaced_gets_an_error() -> None:
     store = MemoryStore()
     async with Bench(store) as bench:
         other = await store.open_session(2)
@@ -344,7 +344,7 @@ async def test_a_stopping_controller_finishes_what_is_queued_and_refuses_the_res
         await bench.create_topic("late")
 
 
-async def test_the_log_is_replaced_by_snapshots_and_does_not_grow_for_ever(
+async def test_the_log_is_replaced_by_snapshots_and_does_not_grow_forever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "RECORDS_BEFORE_SNAPSHOT", 50)

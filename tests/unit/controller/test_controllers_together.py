@@ -190,7 +190,7 @@ async def test_another_takes_over_when_the_controller_stops(together: Together) 
     assert together.active == [second]
 
 
-async def test_a_broker_that_loses_its_session_is_told_at_once_and_comes_back(together: Together) -> None:
+async def test_a_broker_that_loses_its_session_is_reported_at_once_and_returns(together: Together) -> None:
     (controller,) = together.active
     lost = next(each for each in together.members if each != controller)
     member = together.members[lost]

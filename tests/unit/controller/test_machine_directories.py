@@ -36,7 +36,7 @@ def test_the_last_leader_is_not_elected_with_an_empty_disk() -> None:
     cluster.kill(2)
     cluster.kill(3)
     cluster.kill(1)
-    cluster.start(2, 3, unclean=True)  # kills that count as power cuts
+    cluster.start(2, 3, unclean=True)  # kills that count as power failures
     assert cluster.shape == (-1, (), (1,))
     replace_disk(cluster, 1)
     assert cluster.shape == (-1, (), ())
@@ -91,7 +91,7 @@ def test_the_only_replica_waits_for_its_former_directory() -> None:
     assert cluster.partition.lost_directories == ()
 
 
-def test_the_operator_may_go_on_with_the_empty_only_replica() -> None:
+def test_the_operator_may_continue_with_the_empty_only_replica() -> None:
     cluster = cluster_of(1, min_insync=1)
     cluster.kill(1)
     replace_disk(cluster, 1)
@@ -111,7 +111,7 @@ def test_a_disk_from_long_ago_is_not_in_sync_however_cleanly_it_was_stopped(uncl
     assert cluster.partition.lost_directories == ((3, NEW),)
 
 
-def test_a_leader_that_comes_back_empty_before_its_session_ended_is_replaced() -> None:
+def test_a_leader_that_returns_empty_before_its_session_ended_is_replaced() -> None:
     cluster = cluster_of(1, 2, 3, min_insync=2)
     replace_disk(cluster, 1)
     assert cluster.shape == (2, (2, 3), ())

@@ -50,7 +50,7 @@ def test_below_the_minimum_those_who_leave_the_isr_stay_eligible() -> None:
     assert cluster.partition.last_known_elr == (3,)
 
 
-def test_an_eligible_replica_leads_when_it_comes_back() -> None:
+def test_an_eligible_replica_leads_when_it_returns() -> None:
     cluster = OnePartition(min_insync_replicas="2")
     cluster.kill(1, 2)
     cluster.kill(3)
@@ -108,7 +108,7 @@ def test_a_broker_back_from_an_unclean_stop_is_in_sync_with_nobody() -> None:
     assert cluster.shape == (-1, (), (3,))
 
 
-def test_after_a_power_cut_of_all_the_last_leader_leads() -> None:
+def test_after_a_power_failure_of_all_the_last_leader_leads() -> None:
     cluster = OnePartition()
     cluster.kill(1)
     cluster.kill(2, 3)

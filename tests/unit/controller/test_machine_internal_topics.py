@@ -42,7 +42,7 @@ def test_copies_are_shared_out_evenly() -> None:
     assert [held.count(node) for node in (2, 3, 4, 5)] == [3, 3, 3, 3]
 
 
-def test_other_topics_and_brokers_that_come_back_change_nothing() -> None:
+def test_other_topics_and_brokers_that_return_change_nothing() -> None:
     cluster = with_offsets()
     cluster.start(2, 3)
     assert cluster.partition.replicas == (1,)

@@ -138,7 +138,7 @@ def test_the_automatic_balance_ends_when_a_leader_has_to_move_over_several_parti
             return
         after = image.apply(decision.records).topics["orders"].partitions
         placed = [each.target for each in after]  # type: ignore[misc]
-    pytest.fail(f"it moves replicas and leaders for ever: {placed}")
+    pytest.fail(f"it moves replicas and leaders forever: {placed}")
 
 
 @pytest.mark.parametrize("trouble", ["fenced", "out of sync"])

@@ -187,7 +187,7 @@ def test_a_move_ends_when_the_one_that_was_added_is_elected_uncleanly(asked: boo
     assert (cluster.partition.replicas, cluster.partition.is_reassigning) == ((2,), False)
 
 
-def test_a_move_goes_on_when_another_than_the_one_that_was_added_is_elected_uncleanly() -> None:
+def test_a_move_continues_when_another_than_whoever_was_added_is_elected_uncleanly() -> None:
     cluster = OnePartition((1, 2), brokers=range(1, 4))
     move(cluster, 2, 3)
     cluster.alter(1)

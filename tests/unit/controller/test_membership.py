@@ -24,7 +24,7 @@ SOON_S = 5.0
 
 
 class Bench:
-    """One broker's membership; what it was told is in `lost` and `renewed`."""
+    """One broker's membership; its notifications are in `lost` and `renewed`."""
 
     def __init__(self) -> None:
         self.server = MemoryServer(session_timeout_s=0.05)

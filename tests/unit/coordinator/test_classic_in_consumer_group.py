@@ -44,7 +44,7 @@ def test_a_classic_member_joins_a_consumer_group(bench: Bench) -> None:
     assert bench.call(events.describe, GROUP).members[1].is_classic
 
 
-def test_a_dynamic_classic_member_is_told_its_id_first(bench: Bench) -> None:
+def test_a_dynamic_classic_member_learns_its_id_first(bench: Bench) -> None:
     bench.join("new", "orders")
     with pytest.raises(MemberIdRequired) as raised:
         bench.call(GroupMachine.join, join_request("", subscription(["orders"]), requires_member_id=True))

@@ -21,7 +21,7 @@ RANGE = ("range", subscription("orders"))
 STICKY = ("sticky", subscription("orders"))
 
 
-def test_pitfall_19_a_new_member_is_first_told_its_id() -> None:
+def test_pitfall_19_a_new_member_first_learns_its_id() -> None:
     table = Table()
     answer = table.answers[table.send_join(client_id="app", fresh_id="123")]
     assert isinstance(answer, MemberIdRequired)
@@ -37,7 +37,7 @@ def test_an_old_client_joins_at_once() -> None:
     assert len(table.group().members) == 1
 
 
-def test_a_pending_member_that_does_not_come_back_is_forgotten() -> None:
+def test_a_pending_member_that_does_not_return_is_forgotten() -> None:
     table = Table()
     table.send_join()
     table.wait(10_001)
@@ -242,7 +242,7 @@ def test_another_member_leads_if_the_leader_does_not_join_again() -> None:
     assert table.answers[token].leader_id == follower_id
 
 
-def test_a_new_member_whose_client_is_gone_does_not_stay_for_ever() -> None:
+def test_a_new_member_whose_client_is_gone_does_not_stay_forever() -> None:
     table = Table()
     # The old member does not join again but keeps its session, so that the rebalance goes on.
     old_id = table.stable_group(1, session_timeout_ms=1_800_000, rebalance_timeout_ms=1_000_000)[0]
@@ -285,7 +285,7 @@ def test_a_static_member_that_restarts_keeps_its_assignment_without_a_rebalance(
     assert table.group().state.value == "Stable"
 
 
-def test_a_static_leader_that_cannot_skip_the_assignment_is_not_told_that_it_leads() -> None:
+def test_a_static_leader_that_cannot_skip_the_assignment_is_not_reported_that_it_leads() -> None:
     table = Table()
     old_id = static_group(table)
     answer = table.answers[table.send_join(instance_id="i1", can_skip_assignment=False)]

@@ -91,7 +91,7 @@ def test_sessions_begin_anew_after_a_failover(bench: Bench) -> None:
 # Static members
 
 
-def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(bench: Bench) -> None:
+def test_a_static_member_returns_to_its_partitions_without_a_rebalance(bench: Bench) -> None:
     bench.join("a1", "orders", instance_id="a")
     bench.join("b", "orders")
     settle(bench, "a1", "b")
@@ -106,7 +106,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(bench:
     assert bench.group.state is ConsumerState.STABLE
 
 
-def test_a_static_member_that_does_not_come_back_is_removed_with_its_session(bench: Bench) -> None:
+def test_a_static_member_that_does_not_return_is_removed_with_its_session(bench: Bench) -> None:
     bench.join("a1", "orders", instance_id="a")
     bench.beat("a1", -2, instance_id="a")
     bench.pass_time(50_000)

@@ -48,7 +48,7 @@ def test_offsets_can_be_set_from_outside_while_nobody_is_in_the_group(bench: Ben
     assert bench.machine.offsets.of_group(GROUP)["orders"][0].offset == 7
 
 
-def test_offsets_are_told_to_members_at_their_epoch_and_to_those_who_claim_nothing(bench: Bench) -> None:
+def test_offsets_are_reported_to_members_at_their_epoch_and_to_those_who_claim_nothing(bench: Bench) -> None:
     bench.join("a", "orders")
     bench.call(GroupMachine.fetch, FetchRequest(GROUP, None))
     bench.call(GroupMachine.fetch, FetchRequest(GROUP, None, "a", 1))

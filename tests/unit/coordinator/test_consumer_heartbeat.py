@@ -77,7 +77,7 @@ def test_a_partition_moves_only_after_its_owner_gave_it_up(bench: Bench) -> None
     assert bench.group.state is ConsumerState.STABLE
 
 
-def test_a_member_may_have_back_what_it_was_told_to_give_up(bench: Bench) -> None:
+def test_a_member_may_have_back_what_it_was_reported_to_give_up(bench: Bench) -> None:
     bench.join("a", "orders")
     bench.join("b", "orders")
     bench.beat("a", 1, owned=parts("orders", *ALL))

@@ -169,7 +169,7 @@ async def test_what_is_too_much_for_one_batch_is_written_in_several() -> None:
     assert runtime.machine.total == 15
 
 
-async def test_a_commit_that_fails_is_told_to_those_who_wait() -> None:
+async def test_a_commit_that_fails_is_reported_to_those_who_wait() -> None:
     runtime, writer = await start()
     writer.holds_back = True
     reply = runtime.call(Counting.add, 5)
@@ -240,7 +240,7 @@ async def test_a_timer_whose_records_cannot_be_written_is_tried_again(
 
 
 async def test_a_timer_that_met_a_defect_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One transaction that cannot be aborted must not keep all others from timing out, for ever."""
+    """One transaction that cannot be aborted must not keep all others from timing out, forever."""
     monkeypatch.setattr("ottla.coordinator.runtime.RETRY_AFTER_DEFECT_MS", 5)
     runtime, writer = await start()
     writer.failure = ZeroDivisionError("nobody had thought of this")
@@ -250,7 +250,7 @@ async def test_a_timer_that_met_a_defect_is_tried_again(monkeypatch: pytest.Monk
     await until(lambda: runtime.machine.total == 100)
 
 
-def test_what_befalls_the_partition_is_told_in_the_words_of_a_coordinator() -> None:
+def test_what_befalls_the_partition_is_reported_in_the_words_of_a_coordinator() -> None:
     assert isinstance(as_coordinator_error(NotLeaderOrFollower()), NotCoordinator)
     assert isinstance(as_coordinator_error(MessageTooLarge()), UnknownServerError)
     assert isinstance(as_coordinator_error(RebalanceInProgress()), RebalanceInProgress)

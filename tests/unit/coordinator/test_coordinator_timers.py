@@ -61,7 +61,7 @@ async def test_cancelled_timers_never_fire(fired: list[TimerKey]) -> None:
     assert fired == [("c",)]
 
 
-async def test_after_the_loop_was_held_up_signs_of_life_are_read_before_timers_fire(
+async def test_after_the_loop_was_blocked_signs_of_life_are_read_before_timers_fire(
     fired: list[TimerKey], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.coordinator.runtime.LATE_S", 0.01)

@@ -69,7 +69,7 @@ def test_an_eager_member_has_given_up_all_when_it_joins(bench: Bench) -> None:
     assert bench.beat("new", 2).assignment is not None
 
 
-def test_members_that_wait_for_a_rebalance_are_told_to_join_again(bench: Bench) -> None:
+def test_members_that_wait_for_a_rebalance_must_join_again(bench: Bench) -> None:
     (leader,) = classic_group(bench)
     waiting = bench.call(GroupMachine.join, join_request("", subscription(["orders"]), fresh_id="late"))
     assert waiting not in bench.replies

@@ -82,7 +82,7 @@ async def test_a_commit_that_fails_for_now_holds_the_sends_back_until_it_succeed
     assert sent == [], "it is in the state, but not committed"
     writer.commit()
     await asyncio.sleep(0.02)
-    assert sent == ["a"], "a decision is carried out, also if whoever asked for it was told that it failed"
+    assert sent == ["a"], "a decision is carried out, also if its client received an error"
 
 
 async def test_a_commit_that_failed_sends_nothing_once_the_partition_is_led_elsewhere(

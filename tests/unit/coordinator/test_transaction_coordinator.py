@@ -182,7 +182,7 @@ async def test_the_markers_of_a_deleted_topic_are_nobodys_business(bench: Coordi
     assert (await completed(bench)).state == State.COMPLETE_COMMIT
 
 
-# After a power cut of all its replicas the coordinator may know less than the partitions do (decision 90).
+# After a power failure of all its replicas the coordinator may know less than the partitions (decision 90).
 
 
 def write_ahead(bench: CoordinatorBench, at: TopicPartition, producer: Producer) -> None:

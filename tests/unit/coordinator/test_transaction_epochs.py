@@ -158,7 +158,7 @@ def test_a_classic_end_of_nothing_is_a_mistake(table: TransactionTable) -> None:
 # KIP-360
 
 
-def test_a_producer_that_goes_on_after_an_error_gets_the_next_epoch(table: TransactionTable) -> None:
+def test_a_producer_that_continues_after_an_error_gets_the_next_epoch(table: TransactionTable) -> None:
     producer = table.producer()
     assert table.producer(expected=producer) == producer.bumped()
 
@@ -177,7 +177,7 @@ def test_but_not_when_another_has_come_in_between(table: TransactionTable) -> No
         table.producer(expected=producer)
 
 
-def test_a_zombie_cannot_abort_what_goes_on(table: TransactionTable) -> None:
+def test_a_zombie_cannot_abort_what_continues(table: TransactionTable) -> None:
     producer = table.producer()
     now = table.begin(table.producer(expected=producer))
     with pytest.raises(ProducerFenced):
@@ -186,7 +186,7 @@ def test_a_zombie_cannot_abort_what_goes_on(table: TransactionTable) -> None:
     table.end(now)
 
 
-def test_a_producer_that_goes_on_amid_its_transaction_has_it_aborted(table: TransactionTable) -> None:
+def test_a_producer_that_continues_amid_its_transaction_has_it_aborted(table: TransactionTable) -> None:
     producer = table.begin()
     with pytest.raises(ConcurrentTransactions):
         table.producer(expected=producer)

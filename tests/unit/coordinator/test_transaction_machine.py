@@ -57,7 +57,7 @@ def test_the_first_producer_has_epoch_0_and_every_new_one_the_next(table: Transa
         table.end(first, v=4)
 
 
-def test_a_new_producer_aborts_what_the_last_one_left_and_is_told_to_try_again(
+def test_a_new_producer_aborts_what_the_last_one_left_and_must_try_again(
     table: TransactionTable,
 ) -> None:
     zombie = table.begin()
@@ -133,7 +133,7 @@ def test_adding_what_is_in_the_transaction_writes_nothing(table: TransactionTabl
     assert len(table.log) == size + 1
 
 
-def test_a_partition_is_verified_only_while_its_transaction_goes_on(table: TransactionTable) -> None:
+def test_a_partition_is_verified_only_while_its_transaction_continues(table: TransactionTable) -> None:
     producer = table.begin()
     assert table.verify(producer, A, B) == [None, "TransactionAbortable"]
     table.end(producer, v=4)

@@ -127,7 +127,7 @@ def test_after_a_failed_disk_logs_seem_whole_if_the_machine_has_run_on() -> None
     assert not again.seems_whole
 
 
-def test_after_a_failed_disk_and_a_power_cut_or_damage_nothing_seems_whole() -> None:
+def test_after_a_failed_disk_and_a_power_failure_or_damage_nothing_seems_whole() -> None:
     disk, damaged = SimDisk(), SimDisk()
 
     def lose_power() -> None:

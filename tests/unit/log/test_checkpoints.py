@@ -90,7 +90,7 @@ def test_a_checkpoint_that_does_not_parse_is_set_aside_and_counts_as_missing() -
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_an_atomic_write_is_all_there_after_a_power_cut_or_not_at_all(seed: int) -> None:
+def test_an_atomic_write_is_all_there_after_a_power_failure_or_not_at_all(seed: int) -> None:
     disk = disk_with_root()
     write_atomically(disk, "/d/checkpoint", b"old")
     disk.fail("fsync_dir", 5, path_part="/d")

@@ -120,7 +120,7 @@ def crashed(seed: int) -> SimDisk:
     return disk
 
 
-def test_a_power_cut_keeps_what_was_synced_and_loses_or_tears_the_rest() -> None:
+def test_a_power_failure_keeps_what_was_synced_and_loses_or_tears_the_rest() -> None:
     outcomes = set()
     for seed in range(60):
         disk = crashed(seed)
@@ -135,7 +135,7 @@ def test_a_power_cut_keeps_what_was_synced_and_loses_or_tears_the_rest() -> None
     assert {torn for _, _, torn in outcomes} == {True, False}
 
 
-def test_the_same_seed_gives_the_same_power_cut() -> None:
+def test_the_same_seed_gives_the_same_power_failure() -> None:
     for seed in range(10):
         first, second = crashed(seed), crashed(seed)
         for entry in first.list_dir("/d"):

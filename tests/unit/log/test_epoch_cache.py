@@ -38,7 +38,7 @@ def test_an_epoch_without_records_gives_way_to_the_next_at_the_same_offset() -> 
     assert cache.latest_epoch == 3
 
 
-def test_an_epoch_that_goes_on_changes_nothing() -> None:
+def test_an_epoch_that_continues_changes_nothing() -> None:
     cache = EpochCache([(1, 0)])
     version = cache.version
     cache.assign(1, 50)

@@ -43,7 +43,7 @@ def test_directories_name_their_partitions(name: str, partition: TopicPartition 
     assert parse_partition_dir(name) == partition
 
 
-def test_the_directory_of_a_deleted_partition_is_told_apart_and_never_too_long() -> None:
+def test_the_directory_of_a_deleted_partition_is_distinguished_and_never_too_long() -> None:
     for topic in ("orders", "x" * 249):
         name = deleted_dir_name(TopicPartition(topic, 7))
         assert is_deleted_dir(name)

@@ -97,7 +97,7 @@ async def test_waiting_for_what_was_never_appended_is_an_error() -> None:
             await flusher.flush_up_to(bench.log, 4)
 
 
-async def test_who_waits_for_a_log_that_is_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_waits_for_a_log_that_is_closed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
     bench = LogBench()
     bench.fill(3)

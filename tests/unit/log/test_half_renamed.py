@@ -91,7 +91,7 @@ def test_half_a_swap_is_undone_or_stops_all_writing(bench: LogBench, first: int,
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_power_cut_after_half_a_swap_leaves_the_old_or_the_new(bench: LogBench, seed: int) -> None:
+def test_a_power_failure_after_half_a_swap_leaves_the_old_or_the_new(bench: LogBench, seed: int) -> None:
     values = read_values(bench.log)
     old = bench.log.sealed[:2]
     new = copy_of(bench, old)

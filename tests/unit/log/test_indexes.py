@@ -113,7 +113,7 @@ def test_an_index_that_shrinks_behind_our_back_is_corrupt_not_wrong() -> None:
         index.lookup(BASE + 500)
 
 
-def test_an_index_that_goes_on_after_reopening_remembers_its_last_timestamp() -> None:
+def test_an_index_that_continues_after_reopening_remembers_its_last_timestamp() -> None:
     _, file = new_file()
     times = TimeIndex(file, BASE)
     times.append_if_later(50, 1001)

@@ -72,7 +72,7 @@ def check_moved(found: LogDirectories, values: dict[int, str]) -> None:
     assert read_values(found.logs[AT]) == values
 
 
-def test_what_is_appended_meanwhile_is_copied_and_the_producer_goes_on() -> None:
+def test_what_is_appended_meanwhile_is_copied_and_the_producer_continues() -> None:
     disk = SimDisk()
     found = open_all(disk)
     log = a_log(found)
@@ -308,7 +308,7 @@ def test_a_move_that_cannot_be_completed_leaves_the_replica_offline_not_empty(na
     check_moved(open_all(disk), values)
 
 
-def test_a_log_that_comes_back_has_no_recovery_point_of_its_former_time_there() -> None:
+def test_a_log_that_returns_has_no_recovery_point_of_its_former_time_there() -> None:
     disk = SimDisk()
     found = open_all(disk)
     log = a_log(found)

@@ -56,7 +56,7 @@ def test_a_clean_stop_and_start_keeps_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_clean_stop_survives_a_power_cut_right_after_it(seed: int) -> None:
+def test_a_clean_stop_survives_a_power_failure_right_after_it(seed: int) -> None:
     disk = SimDisk()
     directory = filled(disk)
     before = contents(directory)
@@ -96,7 +96,7 @@ def test_only_what_is_past_the_recovery_point_is_examined_after_a_crash() -> Non
     assert again.failed == {}
 
 
-def test_a_second_broker_is_told_who_holds_the_directory(tmp_path: Path) -> None:
+def test_a_second_broker_learns_who_holds_the_directory(tmp_path: Path) -> None:
     first = open_directory(RealDisk(), str(tmp_path))
     with pytest.raises(LogDirectoryError, match=r"in use by process \d+"):
         open_directory(RealDisk(), str(tmp_path))
@@ -198,7 +198,7 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_later() -> None:
     assert sorted(e.name for e in disk.list_dir(ROOT) if e.is_dir) == [str(p) for p in ORDERS]
 
 
-def test_a_log_deleted_before_a_crash_does_not_come_back() -> None:
+def test_a_log_deleted_before_a_crash_does_not_return() -> None:
     for seed in range(10):
         disk = SimDisk()
         directory = filled(disk)

@@ -122,7 +122,7 @@ def test_a_disk_that_is_full_when_a_segment_is_sealed_keeps_its_indexes_in_memor
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EROFS])
-def test_a_failed_write_takes_the_directory_offline_for_writes_and_reads_go_on(code: int) -> None:
+def test_a_failed_write_takes_the_directory_offline_for_writes_and_reads_continue(code: int) -> None:
     bench = LogBench()
     bench.fill(3)
     values = read_values(bench.log)

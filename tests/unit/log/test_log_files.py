@@ -190,7 +190,7 @@ def test_segments_that_are_not_there_any_more_cannot_be_replaced() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_power_cut_in_the_middle_of_a_replacement_leaves_the_old_or_the_new(seed: int) -> None:
+def test_a_power_failure_in_the_middle_of_a_replacement_leaves_the_old_or_the_new(seed: int) -> None:
     bench = LogBench()
     bench.fill(60)
     bench.flush()
@@ -235,7 +235,7 @@ def test_flush_messages_and_flush_ms_are_honoured() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_was_flushed_survives_a_power_cut(seed: int) -> None:
+def test_what_was_flushed_survives_a_power_failure(seed: int) -> None:
     bench = LogBench()
     bench.fill(37, leader_epoch=1)
     append(bench.log, idempotent("mine", sequence=0), leader_epoch=2)

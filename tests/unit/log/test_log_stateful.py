@@ -1,7 +1,7 @@
 """A log against a list of batches: whatever is done to it, it holds what the list holds.
 
-After a power cut the log may hold less: then everything that was flushed must be there, everything else is
-there as it was appended or not at all, and the list goes on with what is left.
+After a power failure the log may hold less: then everything that was flushed must be there, everything
+else is there as it was appended or not at all, and the list continues with the rest.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class LogMachine(RuleBasedStateMachine):
     def kill(self) -> None:
         end = self.bench.log.log_end_offset
         self.bench.kill()
-        for hole in self.bench.log.holes:  # left from a power cut; killing makes no new ones
+        for hole in self.bench.log.holes:  # left from a power failure; killing makes no new ones
             assert not any(hole.first_offset <= s.base_offset < hole.next_offset for s in self.model)
         if self.model:
             assert self.bench.log.log_end_offset == end

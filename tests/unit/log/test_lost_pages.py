@@ -1,4 +1,4 @@
-"""A power cut in the middle of a group commit: what producers send again is taken in, once."""
+"""A power failure in the middle of a group commit: what producers send again is taken in, once."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_what_came_after_a_lost_page_is_kept_in_quarantine_and_its_offsets_are_u
     assert append(bench.log, large(2)).base_offset == 2
 
 
-def test_a_second_power_cut_leaves_the_first_ones_quarantine_alone() -> None:
+def test_a_second_power_failure_leaves_the_first_ones_quarantine_alone() -> None:
     bench = group_commit_under_way(flush_messages=1)
     for _ in range(2):
         lose_a_page(bench)

@@ -86,7 +86,7 @@ async def test_retention_takes_old_segments_out_and_their_files_go_after_the_del
     assert not gone & house.files("topic")
 
 
-async def test_a_log_whose_every_record_is_too_old_goes_on_empty(house: House) -> None:
+async def test_a_log_whose_every_record_is_too_old_continues_empty(house: House) -> None:
     log = house.create("topic", DELETE)
     house.fill(log)
     end = log.log_end_offset

@@ -51,7 +51,7 @@ def test_a_retry_is_recognised_however_many_producers_came_after_it() -> None:
     assert log.log_end_offset == len(log.producers) == count
 
 
-def test_at_the_bound_new_producers_are_refused_and_known_ones_go_on() -> None:
+def test_at_the_bound_new_producers_are_refused_and_known_ones_continue() -> None:
     place = Place(10)
     assert [place.send(each) for each in range(14)] == [True] * 10 + [False] * 4
     assert all(place.send(each, sequence) for each in range(10) for sequence in (0, 1))

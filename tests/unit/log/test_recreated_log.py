@@ -60,7 +60,7 @@ def with_all_checkpoints(disk: SimDisk) -> LogDirectory:
     return directory
 
 
-def test_segments_that_a_failed_delete_left_behind_do_not_come_back_in_the_next_topic() -> None:
+def test_segments_that_a_failed_delete_left_behind_do_not_return_in_the_next_topic() -> None:
     disk = SimDisk()
     directory = open_directory(disk)
     new_log(directory, "abcdefghij")

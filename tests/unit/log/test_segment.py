@@ -54,7 +54,7 @@ def test_a_sealed_segment_that_is_loaded_knows_what_it_knew_before(storage: Stor
     ]
 
 
-def test_an_active_segment_that_is_loaded_goes_on_with_the_same_indexes(storage: Storage) -> None:
+def test_an_active_segment_that_is_loaded_continues_with_the_same_indexes(storage: Storage) -> None:
     interrupted = filled(storage, count=23)
     interrupted.write_indexes()
     resumed = loaded(storage, is_sealed=False)

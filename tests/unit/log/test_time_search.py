@@ -45,7 +45,7 @@ def test_a_search_that_has_begun_is_not_disturbed_by_retention_or_appends(which:
     assert found == ((2, target, 0) if which == "time" else (29, NOW_MS + 30, 0))
 
 
-def test_where_the_first_segments_latest_records_were_deleted_the_search_goes_on_in_the_next() -> None:
+def test_where_the_first_segments_latest_records_were_deleted_the_search_continues_in_the_next() -> None:
     bench = LogBench(segment_bytes=1 << 20)
     append(bench.log, make_batch("late", timestamp=NOW_MS + 50))
     append(bench.log, make_batch("early", timestamp=NOW_MS))

@@ -96,7 +96,7 @@ class Place:
 
 
 @pytest.mark.parametrize("how", ["truncate_to", "truncate_fully_and_start_at"])
-def test_a_deleted_key_does_not_come_back_after_a_truncation_below_what_was_cleaned(how: str) -> None:
+def test_a_deleted_key_does_not_return_after_a_truncation_below_what_was_cleaned(how: str) -> None:
     place = Place().filled()
     getattr(place.log, how)(5)
     place.put("secret", "old", epoch=1)

@@ -79,7 +79,7 @@ def test_a_replica_of_a_topic_that_was_created_again_does_not_count():
     assert rebuilt.ignored == ()
 
 
-def test_a_partition_without_a_replica_keeps_what_is_known_and_is_told():
+def test_a_partition_without_a_replica_keeps_what_is_known_and_is_reported():
     rebuilt = rebuild([survey(1)], [COPY])
     assert rebuilt.lost == (str(AT),)
     assert rebuilt.image.topics["orders"].partitions[0].isr == (1, 2, 3)

@@ -90,5 +90,5 @@ def test_the_largest_request_is_within_what_a_broker_reads() -> None:
     assert len(request_decoder(KEY, VERSION, VERSION)(memoryview(encoded), 0).partitions) == len(batch)
 
 
-def test_what_was_told_of_a_group_that_has_read_on_since_is_how_far_it_was_behind_then() -> None:
+def test_what_was_reported_of_a_group_that_has_read_on_since_is_how_far_it_was_behind_then() -> None:
     assert LatestOffsets(0, 10, 77).timestamp_from(3) == LatestOffsets(0, 10, 77).timestamp_from(5) == 77

@@ -153,7 +153,7 @@ async def _check_stalled(net: Harness, client: Client) -> None:
 
 
 @pytest.mark.parametrize("sent", [1, 5, 50, 100 << 10])
-async def test_a_started_frame_without_progress_is_not_waited_for_for_ever(net: Harness, sent: int) -> None:
+async def test_a_started_frame_without_progress_is_not_waited_for_forever(net: Harness, sent: int) -> None:
     server = await net.serve()
     client = await net.connect()
     await client.send(request(SWALLOW, 1, bytes(MIB))[:sent])

@@ -1,4 +1,4 @@
-"""The budget: who may take, who waits, and in which order."""
+"""The budget: which connections may take, which wait, and in which order."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_a_schema_survives_the_log() -> None:
 
 
 @pytest.mark.parametrize("key", [b"", b"nix", b"[]", b"{}", b'{"keytype":"SCHEMA","version":"x"}', None])
-def test_what_is_no_record_is_told(key: bytes | None) -> None:
+def test_what_is_no_record_is_reported(key: bytes | None) -> None:
     with pytest.raises(UnreadableRecord):
         decode(key, b"{}")
 

@@ -94,7 +94,7 @@ def test_a_change_that_somebody_else_made_first_is_a_conflict_even_if_it_looks_t
     assert [each.write_id for each in topic.records] == [b"theirs"]
 
 
-def test_what_is_not_known_in_time_or_too_large_is_told() -> None:
+def test_what_is_not_known_in_time_or_too_large_is_reported() -> None:
     with pytest.raises(RegistryError) as late:
         run(ScriptedTopic(*["lost"] * 1000))
     assert late.value.code == 50002
@@ -109,7 +109,7 @@ def test_look_ups_at_the_same_time_ask_for_the_end_together_and_none_gets_an_old
     async def main() -> None:
         async with SchemaLog(topic, ManualClock(), timeout_s=2.0) as log:
             first = asyncio.create_task(log.catch_up())
-            await asyncio.sleep(0.005)  # the first question is under way
+            await asyncio.sleep(0.005)  # the first request is in flight
             topic.write([each.encode() for each in MODE], None)
             states = await asyncio.gather(first, *(log.catch_up() for _ in range(50)))
             assert all(state.modes == {None: "READONLY"} for state in states[1:])

@@ -190,7 +190,7 @@ class Node:
         return reply.result()
 
     def close(self, node_id: int, channel: str, reason: str) -> None:
-        """Break off what is under way, as when a connection is closed."""
+        """Abort the fetch in flight, as when a connection is closed."""
         closed = self._closed.pop(node_id, None)
         if closed is not None:
             closed.set_result(None)

@@ -1,4 +1,4 @@
-"""How far a leader may get ahead of its followers, and who waits meanwhile."""
+"""How far a leader may get ahead of its followers, and which requests wait."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_requests_wait_while_it_is_full_and_go_on_in_their_order() -> None:
+async def test_requests_wait_while_it_is_full_and_continue_in_their_order() -> None:
     backlog, order = Backlog(BacklogSum()), list[int]()
     assert not backlog.is_full
     backlog.add(10, PARTITION_BYTES)
@@ -87,7 +87,7 @@ def leading_of(cluster: Cluster) -> LeaderState:
     return leading
 
 
-def test_with_too_few_in_sync_requests_that_wait_go_on_to_be_refused() -> None:
+def test_with_too_few_in_sync_requests_that_wait_continue_to_be_refused() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             await cluster.create(1, 2, 3, min_insync_replicas="2")
@@ -108,7 +108,7 @@ def test_with_too_few_in_sync_requests_that_wait_go_on_to_be_refused() -> None:
     run(scenario())
 
 
-def test_a_leader_that_is_deposed_lets_requests_go_on_and_counts_nothing() -> None:
+def test_a_leader_that_is_deposed_lets_requests_continue_and_counts_nothing() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             await cluster.create(1, 2, 3)

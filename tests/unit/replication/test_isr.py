@@ -50,7 +50,7 @@ def test_with_fewer_in_sync_than_asked_for_nothing_more_is_committed() -> None:
     assert state.high_watermark(10, 1, ()) == 10
 
 
-def test_while_a_change_is_under_way_both_states_count() -> None:
+def test_while_a_change_is_in_flight_both_states_count() -> None:
     state = three(isr=(1, 2))
     fetched(state, 2, 8, 10)
     fetched(state, 3, 5, 10)

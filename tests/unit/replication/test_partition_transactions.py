@@ -106,7 +106,7 @@ async def test_without_transactions_bytes_are_counted(bench: PartitionBench) -> 
     assert woken == [2]
 
 
-async def test_aborted_transactions_are_told_with_what_is_read(bench: PartitionBench) -> None:
+async def test_aborted_transactions_are_reported_with_what_is_read(bench: PartitionBench) -> None:
     bench.write()
     bench.end(commit=False)
     bench.write_plainly()

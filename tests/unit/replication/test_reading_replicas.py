@@ -91,7 +91,7 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_reads_there() -> None
     run(scenario())
 
 
-def test_a_consumer_need_not_wait_to_be_sent_elsewhere_and_is_told_every_time() -> None:
+def test_a_consumer_is_redirected_at_once_and_every_time() -> None:
     async def scenario() -> None:
         async with Cluster(replica_selector_class=RACK_AWARE) as cluster:
             await cluster.create(1, 2, 3)
@@ -163,7 +163,7 @@ def test_a_follower_never_says_that_an_offset_does_not_exist_which_it_only_lacks
     run(scenario())
 
 
-def test_whoever_asks_a_broker_without_a_replica_is_told_who_leads() -> None:
+def test_whoever_asks_a_broker_without_a_replica_learns_who_leads() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             await cluster.create(2, 3)
@@ -174,7 +174,7 @@ def test_whoever_asks_a_broker_without_a_replica_is_told_who_leads() -> None:
     run(scenario())
 
 
-def test_the_end_of_a_partition_is_not_told_before_a_new_leader_knows_it() -> None:
+def test_the_end_of_a_partition_is_not_reported_before_a_new_leader_knows_it() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             await cluster.create(1, 2, 3)

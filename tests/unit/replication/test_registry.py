@@ -138,7 +138,7 @@ async def test_a_topic_made_on_a_full_disk_is_there_when_there_is_room(
     append(await bench.opened("orders"))
 
 
-async def test_a_log_that_could_not_be_mended_on_a_full_disk_is_there_when_there_is_room(
+async def test_a_log_that_could_not_be_repaired_on_a_full_disk_is_there_when_there_is_room(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.replication.registry.RETRY_OPEN_S", 0.001)

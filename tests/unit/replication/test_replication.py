@@ -155,7 +155,7 @@ def test_logs_that_parted_more_than_once_are_brought_together() -> None:
     run(scenario())
 
 
-def test_a_leader_that_is_killed_and_comes_back_follows_the_new_one() -> None:
+def test_a_leader_that_is_killed_and_returns_follows_the_new_one() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             await cluster.create(1, 2, 3)
@@ -371,7 +371,7 @@ def values_in(cluster: Cluster, partition: Partition) -> dict[int, bytes]:
     }
 
 
-def test_a_new_partition_does_not_wait_for_the_fetch_under_way() -> None:
+def test_a_new_partition_does_not_wait_for_the_fetch_in_flight() -> None:
     async def scenario() -> None:
         slow = {"replica_fetch_wait_max_ms": "9000", "replica_lag_time_max_ms": "60000"}
         async with Cluster(**slow) as cluster:

@@ -113,7 +113,7 @@ def test_a_changed_quota_applies_to_what_was_measured_before() -> None:
     assert found.find("alice", "", START_MS) is None
 
 
-def test_clients_that_never_come_back_are_forgotten() -> None:
+def test_clients_that_never_return_are_forgotten() -> None:
     found = measurements()
     found.change_quotas({((CLIENT_ID, None),): {PRODUCER_BYTE_RATE.name: 1000.0}})
     busy = found.find("alice", "busy", START_MS)

@@ -118,7 +118,7 @@ def test_a_problem_is_headline_line_and_hints(tmp_path):
     assert str(PipelineProblem("it broke")) == "it broke"
 
 
-def test_a_spark_that_is_gone_is_told_from_other_errors():
+def test_a_spark_that_is_gone_is_reported_from_other_errors():
     gone = [
         ConnectionRefusedError("[Errno 111]"),
         SparkSaid("Cannot call methods on a stopped SparkContext."),

@@ -25,7 +25,7 @@ ONE, TWO = Prepared("spark/query/0", 7, 1), Prepared("spark/query/1", 8, 3)
 DECIDED = Register("run", Decision(5, "run", "writer", (ONE, TWO)))
 
 
-def test_a_decision_comes_back_as_it_was_stored() -> None:
+def test_a_decision_is_loaded_as_it_was_stored() -> None:
     assert DECIDED.decision is not None
     assert decode_decision(encode_decision(DECIDED.decision)) == DECIDED.decision
 

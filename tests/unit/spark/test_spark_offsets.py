@@ -22,7 +22,7 @@ A, B, C = (TopicPartition("t", index) for index in range(3))
 lags = st.dictionaries(st.sampled_from([A, B, C]), st.integers(0, 1_000), min_size=1)
 
 
-def test_an_offset_comes_back_from_the_checkpoint_as_it_was() -> None:
+def test_an_offset_is_read_from_the_checkpoint_unchanged() -> None:
     offset = SourceOffset({A: 3, B: 0}, {"t": "id"}, "group", {A: 1, B: 0})
     assert SourceOffset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
 

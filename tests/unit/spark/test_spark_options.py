@@ -28,7 +28,7 @@ def test_defaults_are_those_of_sparks_kafka_source() -> None:
     assert stream.max_offsets is stream.min_offsets is stream.min_tasks is None
 
 
-def test_only_committed_records_are_read_unless_the_client_is_told_otherwise() -> None:
+def test_only_committed_records_are_read_unless_configured_otherwise() -> None:
     assert source().isolation_level == 1
     assert source(**{"kafka.isolation.level": "read_uncommitted"}).isolation_level == 0
 
@@ -82,7 +82,7 @@ def test_without_an_address_nothing_can_be_read() -> None:
         read_source_options({"subscribe": "t"}, is_stream=True)
 
 
-def test_a_sink_is_exactly_once_unless_it_is_told_otherwise() -> None:
+def test_a_sink_is_exactly_once_unless_configured_otherwise() -> None:
     assert read_sink_options(BROKER).is_exactly_once
     assert not read_sink_options({**BROKER, "deliveryGuarantee": "at-least-once"}).is_exactly_once
     for name in ("a/b", "main", "7"):

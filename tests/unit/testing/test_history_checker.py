@@ -225,7 +225,7 @@ def test_a_new_generation_may_commit_less() -> None:
     assert story.verdict() == set()
 
 
-def test_a_commit_that_was_confirmed_after_somebody_asked_need_not_be_told() -> None:
+def test_a_commit_that_was_confirmed_after_somebody_asked_need_not_be_reported() -> None:
     story = Story()
     asked = len(story.history.events)
     story.commit(2, 7)
@@ -237,7 +237,7 @@ def test_a_commit_that_was_confirmed_after_somebody_asked_need_not_be_told() -> 
     assert story.verdict() == set()
 
 
-def test_before_the_first_commit_nothing_is_told() -> None:
+def test_before_the_first_commit_nothing_is_reported() -> None:
     story = Story()
     story.read_commit(0, since=0)
     assert story.verdict() == set()

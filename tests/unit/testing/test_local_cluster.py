@@ -161,7 +161,7 @@ def test_records_of_a_transaction_are_seen_when_it_is_committed(broker: OttlaBro
     topic.assert_received(b"1")
 
 
-def test_a_cluster_goes_on_without_the_leader_that_was_killed() -> None:
+def test_a_cluster_continues_without_the_leader_that_was_killed() -> None:
     with LocalCluster(3) as cluster, Producer(cluster.bootstrap_servers, retry_backoff_ms=20) as producer:
         topic = cluster.create_topic("orders")
         producer.send("orders", b"1").result(10)
@@ -184,7 +184,7 @@ def test_the_controller_may_be_killed() -> None:
         cluster.topic("after").assert_received(b"1")
 
 
-def test_a_broker_that_was_killed_comes_back_with_its_records() -> None:
+def test_a_broker_that_was_killed_returns_with_its_records() -> None:
     with OttlaBroker() as broker:
         broker.topic("orders").send("1")
         address = broker.bootstrap_servers
@@ -209,7 +209,7 @@ def test_mistakes_are_explained() -> None:
             cluster.kill(1)
 
 
-async def test_a_test_that_is_a_coroutine_lets_its_own_client_go_on(broker: OttlaBroker) -> None:
+async def test_a_test_that_is_a_coroutine_lets_its_own_client_continue(broker: OttlaBroker) -> None:
     async with AsyncProducer(broker.bootstrap_servers, linger_ms=50) as producer:
         sent = asyncio.ensure_future(producer.send("async", b"1"))
         await broker.topic("async").assert_received_async(b"1")

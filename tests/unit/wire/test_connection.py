@@ -50,7 +50,7 @@ async def test_a_broker_from_the_future_says_which_versions_it_has_left(peer):
         await connection.request(EVERYTHING, MetadataResponse)
 
 
-async def test_many_requests_may_be_under_way_at_once(peer):
+async def test_many_requests_may_be_in_flight_at_once(peer):
     peer.add_topic("orders")
     connection = await Connection.open(peer.address)
     replies = await asyncio.gather(*(connection.request(EVERYTHING, MetadataResponse) for _ in range(50)))

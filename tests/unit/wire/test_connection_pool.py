@@ -34,7 +34,7 @@ async def test_a_broker_that_refused_is_left_alone_for_a_while(network):
     assert attempts == ["gone"]
 
 
-async def test_a_broker_that_comes_back_is_found_after_the_pause(peer, network):
+async def test_a_broker_that_returns_is_found_after_the_pause(peer, network):
     answer = network.listening.pop(peer.address)
     connections = ConnectionPool(ClientOptions(reconnect_backoff_ms=1, reconnect_backoff_max_ms=2).pool())
     with pytest.raises(BrokerUnreachable):

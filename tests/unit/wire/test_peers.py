@@ -154,7 +154,7 @@ async def test_no_answer_in_time_ends_the_connection_and_what_waits_on_it(cluste
     assert len(cluster.connections) == 2
 
 
-async def test_a_connection_that_breaks_fails_what_is_under_way(cluster: Cluster) -> None:
+async def test_a_connection_that_breaks_fails_what_is_in_flight(cluster: Cluster) -> None:
     waiting = asyncio.ensure_future(cluster.ask("silence"))
     await until(lambda: cluster.seen)
     cluster.connections[0].abort()

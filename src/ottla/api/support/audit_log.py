@@ -1,4 +1,4 @@
-"""The audit log: who was denied what, and who changed what, as JSON lines.
+"""Write the audit log: denied operations and changes, with their principals, as JSON lines.
 
     {"time":"2026-11-16T18:30:00.123Z","event":"denied","principal":"User:bob","host":"10.0.0.7",
      "client_id":"etl","api":"Produce","operation":"WRITE","resource":"TOPIC","name":"orders","broker":1}

@@ -133,7 +133,7 @@ class FetchSessions:
     def open(self, request: FetchRequest, by_id: bool, owner: str = "") -> tuple[FetchSession, bool]:
         """Return the session that `request` continues or starts, and whether it continues one.
 
-        A session of another principal is not found: whoever guesses its id would learn its topics.
+        A session of another principal is not found: guessing its id must not reveal its topics.
         """
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             known = self._sessions.get(request.session_id)

@@ -2,7 +2,7 @@
 
 The work of a request is a generator of steps. It appends batch after batch, and yields None to let the event
 loop run other work, a function that has to run in a thread, or an awaitable that it has to wait for: the
-result or exception comes back from the yield. Nearly all requests yield nothing and finish at once.
+result or exception is the value of the yield. Nearly all requests yield nothing and finish at once.
 
 Later requests of a connection wait for its earlier ones: batches are appended in the order in which the
 producer sent them.

@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
-from ottla.common.config.transaction_keys import EVERYBODY
+from ottla.common.config.transaction_keys import ANY_PRINCIPAL
 from ottla.protocol.errors import (
     InvalidRequest,
     KafkaError,
@@ -30,7 +30,7 @@ def check_two_phase_commit(transactional_id: str, ctx: RequestContext) -> None:
             f"{transactional_id}: two-phase commit is switched off (transaction.two.phase.commit.enable)"
         )
     allowed = config.ottla_two_phase_commit_principals
-    if EVERYBODY not in allowed and ctx.principal not in allowed:
+    if ANY_PRINCIPAL not in allowed and ctx.principal not in allowed:
         raise TransactionalIdAuthorizationFailed(
             f"{transactional_id}: {ctx.principal} may not use two-phase commit "
             f"(ottla.two.phase.commit.principals)"

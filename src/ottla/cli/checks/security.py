@@ -113,7 +113,7 @@ def _weak_authorization(listeners: tuple[Listener, ...], values: Values) -> Iter
     super_users = {each.strip() for each in values.get("super.users", "").split(";")}
     if ANONYMOUS in super_users:
         yield Finding(
-            CHECK, FAILED, f"{ANONYMOUS} is a super user: who does not authenticate may do everything",
+            CHECK, FAILED, f"{ANONYMOUS} is a super user: unauthenticated clients may do everything",
             "remove it from super.users",
         )  # fmt: skip
     if has_authorizer and values.get("allow.everyone.if.no.acl.found", "").lower() == "true":

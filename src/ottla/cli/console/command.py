@@ -73,7 +73,7 @@ def console() -> None:
 @click.option(
     "--login",
     type=click.Choice(["none", "broker", "oidc"]),
-    help="Who may use it: anybody (on loopback), the broker's users, an OpenID provider's.  [default: none]",
+    help="Who may log in: anyone on loopback, the broker's users, or an OpenID provider's.  [default: none]",
 )
 @click.option("--oidc-issuer", metavar="URL", help="The OpenID provider.")
 @click.option(

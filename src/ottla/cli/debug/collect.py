@@ -1,4 +1,4 @@
-"""The parts of a bundle. One that cannot be had is a line in problems.txt, and the others are still there."""
+"""Collects the parts of a bundle. A part that cannot be collected becomes a line in problems.txt."""
 
 from __future__ import annotations
 

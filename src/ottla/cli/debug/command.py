@@ -64,8 +64,8 @@ def bundle(
     """Write a .tar.gz with logs, configs, metrics, metadata and versions.
 
     Passwords, keys, tokens and JAAS lines are left out, by their names, their look and their values. Records
-    of topics are never in it. CONTENTS.txt lists what is: look before you send it. What cannot be had, such
-    as a broker that is down, is in problems.txt, and the rest is there.
+    of topics are never in it. CONTENTS.txt lists what is: look before you send it. Parts that cannot be
+    collected, such as those of a broker that is down, are listed in problems.txt.
 
     \b
     ottla debug bundle

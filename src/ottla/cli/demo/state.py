@@ -102,7 +102,7 @@ def register_schema(registry: str, names: Names) -> None:
     url = f"{registry}/subjects/{names.orders}-value/versions"
     asked = urllib.request.Request(url, body, {"content-type": "application/json"})
     with suppress(OSError), urllib.request.urlopen(asked, timeout=10):
-        pass  # the demo goes on without it
+        pass  # the demo works without it
 
 
 # The names of a run's topics and group.

@@ -8,7 +8,7 @@ UNIT = """\
 # Ottla as a service. As root:
 #   ottla generate systemd -o /etc/systemd/system/ottla.service
 #   systemctl daemon-reload && systemctl enable --now ottla
-# The broker's data is in {state}. The program must be readable by everybody (/opt, /usr), not in a home
+# The broker's data is in {state}. The program must be readable by all users (/opt, /usr), not in a home
 # directory: those are hidden from it.
 
 [Unit]

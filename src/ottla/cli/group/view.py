@@ -87,7 +87,7 @@ class GroupView:
 
     @property
     def owners(self) -> dict[TopicPartition, GroupMember]:
-        """Who reads what."""
+        """The partitions of each member."""
         return {each: member for member in self.group.members for each in member.partitions or ()}
 
     @property

@@ -33,7 +33,7 @@ class Progress:
 
 
 class MoveWatch:
-    """Follows the moves that are under way when it is made, until they have ended."""
+    """Follows the moves in progress when it is created, until they end."""
 
     def __init__(self, cluster: Cluster, moves: Mapping[TopicPartition, MoveInfo]) -> None:
         self._admin = ClusterAdmin(cluster)

@@ -150,7 +150,7 @@ class AsyncConsumer:
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float | None = 0, max_records: int | None = None
     ) -> Records:
-        """Return the next records by partition; wait for some up to the timeout (None: for ever)."""
+        """Return the next records by partition; wait for some up to the timeout (None: no timeout)."""
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
         return await self._core.take(timeout_s, max_records, frozenset(partitions) or None)
 

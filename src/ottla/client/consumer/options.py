@@ -159,7 +159,7 @@ class ConsumerOptions(ClientOptions):
         **ClientOptions.REFUSED,
         "exclude_internal_topics": "is not needed: patterns never match internal topics",
         "consumer_timeout_ms": "give poll, getmany or getone a timeout",
-        "interceptor_classes": "has no meaning here: look at the records that come back",
+        "interceptor_classes": "is not supported: process the records that are returned",
         "queued_max_messages_kbytes": "write prefetch_max_bytes, in bytes",
         "default_offset_commit_callback": "give commit_async a callback",
     }

@@ -123,7 +123,7 @@ class Consumer:
     def getmany(
         self, *partitions: TopicPartition, timeout_ms: float | None = 0, max_records: int | None = None
     ) -> Records:
-        """Return the next records by partition; wait for some up to the timeout (None: for ever)."""
+        """Return the next records by partition; wait for some up to the timeout (None: no timeout)."""
         return self._bridge.run(
             self._async.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
         )

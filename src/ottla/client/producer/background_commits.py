@@ -116,7 +116,7 @@ class BackgroundCommits(Transactions):
             self._commit.cancel()
 
     async def _committed(self) -> None:
-        """Wait until nothing is being committed in the background; who has the future learns how it went."""
+        """Wait until no background commit is in flight; its own future has the result."""
         if self._commit is not None:
             await asyncio.wait([self._commit])
 

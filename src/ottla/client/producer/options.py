@@ -16,7 +16,7 @@ from ottla.protocol.records.compression import CODEC_NAMES
 
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 MAX_IN_FLIGHT = 5
-"""How many batches of a producer a broker remembers; with more under way it could not tell what is twice."""
+"""How many batches of a producer a broker remembers; with more in flight it could not detect duplicates."""
 
 Serializer = Callable[[Any], bytes | None]
 
@@ -86,7 +86,7 @@ class ProducerOptions(ClientOptions):
     max_in_flight_requests_per_connection: int = option(
         MAX_IN_FLIGHT,
         WHOLE,
-        "How many requests may be under way to a broker; order is kept whatever it is.",
+        "How many requests may be in flight to a broker; order is kept with any value.",
         check=at_least(1),
         aliases=("max_in_flight",),
     )
@@ -129,7 +129,7 @@ class ProducerOptions(ClientOptions):
         60_000, WHOLE, "When the coordinator aborts a transaction that is still open.", check=at_least(1)
     )
     transaction_two_phase_commit_enable: bool = option(
-        False, TRUE_OR_FALSE, "Whether transactions may be prepared, and then wait for ever to be ended."
+        False, TRUE_OR_FALSE, "Whether transactions may be prepared, and then stay open until they are ended."
     )
 
     REFUSED: ClassVar = {

@@ -1,19 +1,19 @@
-"""The batches of one partition: those that wait to be sent, and those that are on their way.
+"""Holds the batches of one partition: those that wait to be sent, and those in flight.
 
 The rules that keep the order, and each record once:
 
-- Batches leave in the order in which their records came, and come back to the same place if they have to
-  be sent again. A batch that is sent again goes alone, with nothing else of its partition under way.
+- Batches are sent in the order of their records, and return to the same place in the queue for a
+  retry. A retried batch is sent alone, with no other batch of its partition in flight.
 - With idempotence, a batch is numbered when it first leaves. A number that is lost (a batch has failed for
-  good) makes a gap, which the broker would refuse to step over. Then, when nothing is under way, the
+  good) makes a gap, which the broker would refuse to step over. Then, when no batch is in flight, the
   partition begins a new epoch: what waits is numbered anew from 0, and a late copy of an old batch is
   refused for its old epoch. But a batch that may have been stored, because its answer was lost, is first
   sent again under its old number: only the broker knows, and a new number would store it twice.
 - The broker checks numbers only of producers that it knows: of a stranger it takes any. So the first batch
   under a producer id goes alone, until it is stored: if it had to be sent again, those behind it would have
   been stored before it.
-- Without idempotence nothing protects the order but having one batch under way at a time.
-- A batch that is not full waits while another one of its partition is under way: so batches grow with
+- Without idempotence only one batch is in flight at a time, which keeps the order.
+- A batch that is not full waits while another one of its partition is in flight: so batches grow with
   the load, and a lone record still leaves at once.
 
 Everything here is plain computation on the producer's loop, but for `begin_batch`, which any thread may

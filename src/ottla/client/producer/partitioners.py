@@ -46,7 +46,7 @@ by_partition: Callable[[list[bytes], list[bytes], int], list[tuple[list[bytes], 
 
 @lru_cache(maxsize=_REMEMBERED_KEYS)
 def positive_murmur2(key: bytes) -> int:
-    """Return the hash of a key without its sign bit; remembered, because keys come back."""
+    """Return the hash of a key without its sign bit; cached, because keys repeat."""
     return murmur2(key) & _POSITIVE
 
 

@@ -223,7 +223,7 @@ class Producer:
 
     def _wait_for_room(self, prepared: Prepared) -> Delivery:
         if self._bridge.is_here:
-            raise RuntimeError("a callback cannot wait for room in its own producer: it would wait for ever")
+            raise RuntimeError("a callback cannot wait for room in its own producer: it would wait forever")
         accumulator = self._core.accumulator
         has_waited = False
         deadline = self._core.loop.time() + self.options.max_block_ms / 1000

@@ -51,7 +51,8 @@ class AuthorizationKeys(Config):
         "allow.everyone.if.no.acl.found",
         BOOLEAN,
         False,
-        "Whether a resource that no ACL matches is open to everybody. Otherwise only super users may use it.",
+        "Whether a resource that no ACL matches is open to every principal. Otherwise only super users may "
+        "use it.",
     )
     delegation_token_secret_key: Key[str | None] = Key(
         "delegation.token.secret.key",

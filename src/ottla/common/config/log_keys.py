@@ -378,7 +378,7 @@ class SegmentKeys(Config):
         "log.retention.ms",
         LONG,
         None,
-        "How long records are kept before their segment is deleted; -1 keeps them for ever.",
+        "How long records are kept before their segment is deleted; -1 keeps them forever.",
         check=NOT_ZERO,
         update=CLUSTER_WIDE,
         importance=HIGH,

@@ -1,4 +1,4 @@
-"""Broker keys of replication: how followers fetch, when they fall out of sync, who reads from them."""
+"""Broker keys of replication: fetching by followers, lag limits, reading from followers."""
 
 from __future__ import annotations
 

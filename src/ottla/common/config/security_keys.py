@@ -301,7 +301,7 @@ class SaslKeys(Config):
         LONG,
         0,
         "How long an authentication by SASL is valid; then the client authenticates again (KIP-368), or the "
-        "connection is closed. 0: for ever, or as long as its token.",
+        "connection is closed. 0: never, or when its token expires.",
         check=at_least(0),
         per_listener=True,
         per_mechanism=True,

@@ -7,7 +7,7 @@ from ottla.common.config.types import BOOLEAN, INT, LIST, SHORT, at_least
 from ottla.common.units import DAY_MS, HOUR_MS, MIB, MINUTE_MS, SECOND_MS
 
 HIGH, LOW = Importance.HIGH, Importance.LOW
-EVERYBODY = "*"
+ANY_PRINCIPAL = "*"
 
 
 class TransactionKeys(Config):
@@ -103,8 +103,8 @@ class TransactionKeys(Config):
     ottla_two_phase_commit_principals = Key(
         "ottla.two.phase.commit.principals",
         LIST,
-        (EVERYBODY,),
-        "Who has the permission TWO_PHASE_COMMIT, where it is enabled: principals like `User:spark`, or `*` "
+        (ANY_PRINCIPAL,),
+        "Principals that have the permission TWO_PHASE_COMMIT, where it is enabled like `User:spark`, or `*` "
         "for all.",
         update=Update.CLUSTER_WIDE,
         importance=LOW,

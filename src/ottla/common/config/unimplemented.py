@@ -1,6 +1,6 @@
 """Names of Kafka's configuration keys that Ottla does not implement.
 
-Each is refused with that reason rather than ignored: whoever sets a key expects it to do something. Those in
+Each is refused with that reason rather than ignored: a key that is set must have an effect. Those in
 `KAFKA_DEFAULTS` may be given at Kafka's default, as files made for Kafka and its tools do.
 Kafka 3.9 to 4.3; a key leaves this list when it is declared in common/config/*_keys.py.
 """

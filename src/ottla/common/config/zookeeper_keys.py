@@ -46,7 +46,7 @@ class ZooKeeperKeys(Config):
         "zookeeper.set.acl",
         BOOLEAN,
         False,
-        "Whether only whoever is authenticated as this broker may change what it writes into ZooKeeper.",
+        "Whether only clients authenticated as this broker may change its znodes in ZooKeeper.",
         importance=HIGH,
     )
     zookeeper_ssl_client_enable = Key(

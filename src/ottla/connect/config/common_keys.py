@@ -138,7 +138,7 @@ CONNECTOR_KEYS = (
         "errors.retry.timeout",
         LONG,
         0,
-        "How long (ms) a failed operation is repeated; -1: for ever.",
+        "How long (ms) a failed operation is retried; -1: forever.",
         MEDIUM,
         group=ERRORS,
         display="Retry Timeout for Errors",

@@ -2,7 +2,7 @@
 
 The work of MirrorMaker 2, in one connector: records with keys, headers, timestamps and partitions; topics are
 created, grown and configured as they are at the source; offsets of consumer groups are translated, so that a
-group goes on in the mirror where it was. Either cluster may be Apache Kafka.
+group resumes in the mirror from its committed offsets. Either cluster may be Apache Kafka.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class CdcReader(SourceReader):
     # Where to start.
 
     def initial(self, stored: Offsets) -> Offsets:
-        """Create publication and slot, and plan the snapshot; or go on where the connector was."""
+        """Create publication and slot, and plan the snapshot; or resume from the stored offset."""
         if self.partition in stored:
             return {self.partition: stored[self.partition]}
         with connect(self.dsn, autocommit=True) as connection:

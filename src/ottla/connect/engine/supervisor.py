@@ -163,7 +163,7 @@ class EngineSupervisor:
         self._failures += 1
         self.jvm_pid = None
         self._process = None
-        self._ready.set()  # who waits for it looks again
+        self._ready.set()  # wake the waiters: they check the process again
         where = f"; see {self._options.log_file}" if self._options.log_file else ""
         log.error("the engine has ended with %s%s", process.returncode, where)
         trace = f"The Spark engine of this worker has ended (exit code {process.returncode}){where}"

@@ -52,7 +52,7 @@ class Herder:
         self.ours: set[TaskId] = set()
         """The connectors and tasks that are assigned to this worker."""
         self.settled = asyncio.Event()
-        """Set while this worker has an assignment: no rebalance is under way."""
+        """Set while this worker has an assignment: no rebalance is in progress."""
         self.owners: dict[TaskId, str] = {}
         """Where everything runs; the leader knows."""
         self.rebalances = 0

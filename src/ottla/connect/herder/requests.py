@@ -50,7 +50,7 @@ class Requests:
         self.herder = herder
 
     async def settle(self) -> None:
-        """Wait a moment while a rebalance is under way; raise 409 if it goes on."""
+        """Wait briefly for the end of a rebalance; raise 409 if it does not end."""
         try:
             async with asyncio.timeout(SETTLE_WAIT_S):
                 await self.herder.settled.wait()

@@ -128,7 +128,7 @@ class TopicTable:
             return
         try:
             self._take(key, value, record.offset)
-        except Exception:  # all who wait for a later record would wait for ever
+        except Exception:  # waiters for a later record would wait forever
             log.exception("%s: the record at offset %d is left out", self.topic, record.offset)
 
 

@@ -58,7 +58,7 @@ BY_HANDLER = frozenset(
 """Calls whose handlers decide: they show what the user may see, or the name is in the body."""
 
 FOR_ALL = frozenset({("GET", "/connector-plugins"), ("GET", "/connector-plugins/{plugin}/config")})
-"""Calls for every user who is authenticated."""
+"""Calls that every authenticated user may make."""
 
 
 class ConnectorAccess:

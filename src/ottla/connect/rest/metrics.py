@@ -19,7 +19,7 @@ METRICS = {
     "kafka_connect_worker_rebalance_leader_name": "1, with the leader of the group in the label.",
     "kafka_connect_worker_rebalance_epoch": "The generation of the group.",
     "kafka_connect_worker_rebalance_completed_rebalances_total": "Rebalances that this worker has seen.",
-    "kafka_connect_worker_rebalance_rebalancing": "1 while a rebalance is under way.",
+    "kafka_connect_worker_rebalance_rebalancing": "1 while a rebalance is in progress.",
     "kafka_connect_connector_status": "1 for the state of each connector, which is in a label.",
     "kafka_connect_connector_task_status": "1 for the state of each task, which is in a label.",
     "kafka_connect_connector_task_batch_size_avg": "Records of a batch, on average.",
@@ -61,10 +61,10 @@ class WorkerMetrics:
         return json_response({"status": "ok", "version": __version__})
 
     async def readiness(self, request: Request) -> Response:
-        """Answer the readiness probe: 503 while a rebalance is under way."""
+        """Answer the readiness probe: 503 while a rebalance is in progress."""
         if self._herder.settled.is_set():
             return json_response({"status": "ready"})
-        return json_response({"status": "not ready", "reasons": ["a rebalance is under way"]}, 503)
+        return json_response({"status": "not ready", "reasons": ["a rebalance is in progress"]}, 503)
 
     async def scrape(self, request: Request) -> Response:
         """Answer in Prometheus' text format, or OpenMetrics."""

@@ -1,4 +1,4 @@
-"""Lets requests in: by cookie, by name and password, by an OpenID provider, or anybody on loopback."""
+"""Authenticates requests: by cookie, by password, by an OpenID provider; or not at all, on loopback."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.console.console import Console
     from ottla.console.context import Context
 
-ANYBODY = "anonymous"
+ANONYMOUS = "anonymous"
 FAILURE_PAUSE_S = 0.5
 LOGIN_COOKIE, TO_COOKIE = "ottla_login", "ottla_login_to"
 """Bind a login at the OpenID provider to the browser that began it, and to the page that it was begun for."""
@@ -32,7 +32,7 @@ ASKED_AT_ONCE = 2
 
 
 class Gate:
-    """Who is behind a request, and what they may do."""
+    """The user of a request, and their role."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -40,7 +40,7 @@ class Gate:
         self._programs: dict[bytes, Session] = {}
         self._attempts = LoginAttempts(console.clock)
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
-        self._anybody: Session | None = None
+        self._anonymous: Session | None = None
 
     def check(self, ctx: Context, role: Role, *, is_change: bool = False) -> None:
         """Raise UserError unless the person has a role."""
@@ -56,7 +56,7 @@ class Gate:
         if found is None and request.headers.get("authorization"):
             return await self.program(request), None
         if found is None and not self.needs_login:
-            found = self.console.sessions.begin(ANYBODY, ADMIN)
+            found = self.console.sessions.begin(ANONYMOUS, ADMIN)
         return found, None
 
     def _known(self, request: Request) -> Session | None:
@@ -76,9 +76,9 @@ class Gate:
             return await self._by_password(request, given)
         if self.needs_login:
             raise UserError("Log in first: HTTP basic authentication with a user of the broker.", status=401)
-        if self._anybody is None or self.console.sessions.find(self._anybody.token) is None:
-            self._anybody = self.console.sessions.begin(ANYBODY, ADMIN)
-        return self._anybody
+        if self._anonymous is None or self.console.sessions.find(self._anonymous.token) is None:
+            self._anonymous = self.console.sessions.begin(ANONYMOUS, ADMIN)
+        return self._anonymous
 
     async def _by_password(self, request: Request, given: str) -> Session:
         digest = hashlib.sha256(given.encode()).digest()
@@ -134,7 +134,7 @@ class Gate:
         return Response(b"", 302, "text/html", ((b"location", url.encode()), kept, to))
 
     async def from_provider(self, request: Request) -> Response:
-        """Take a person who comes back from the OpenID provider."""
+        """Complete the login of a user whom the OpenID provider redirects back."""
         cookies = cookies_of(request)
         attempt = self._attempts.find(request.query.get("state", ""), cookies.get(LOGIN_COOKIE, ""))
         if self.console.oidc is None or attempt is None:

@@ -1,6 +1,6 @@
 """Login by OpenID Connect: the authorization code flow with PKCE.
 
-The provider's keys and addresses are read from its discovery document. What comes back is an ID token, whose
+The provider's keys and addresses are read from its discovery document. It returns an ID token, whose
 signature, issuer, audience, time and nonce are checked. A claim of it names the role.
 """
 
@@ -27,7 +27,7 @@ _ON_THIS_MACHINE = frozenset({("http", "127.0.0.1"), ("http", "localhost"), ("ht
 
 
 class OidcError(Exception):
-    """The provider could not be asked, or what came back is not to be trusted."""
+    """The provider did not respond, or its response cannot be trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Oidc:
         return f"{self._discovered()['authorization_endpoint']}?{urlencode(query)}"
 
     def finish(self, code: str, redirect_uri: str, attempt: LoginAttempt) -> tuple[str, Role]:
-        """Return the name and the role of the person who came back with a code."""
+        """Return the name and the role of the user for an authorization code."""
         options = self.options
         form = {
             "grant_type": "authorization_code",

@@ -1,4 +1,4 @@
-"""Who is logged in, until when, and the token against forged requests."""
+"""Sessions of logged-in users: their expiry, and the token against forged requests."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class LiveCluster:
             return await self._refresh()
 
     async def full_snapshot(self) -> Snapshot:
-        """Ask for everything, sizes and offsets too; what cannot be had keeps its old value."""
+        """Fetch everything, sizes and offsets too; values that cannot be fetched stay as they were."""
         async with self._refreshing:
             found = await self._refresh()
         led = [at for at, each in found.all_partitions() if each.leader >= 0]

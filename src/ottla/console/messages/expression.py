@@ -462,7 +462,7 @@ def like(pattern: str) -> Callable[[str], bool]:
 
 
 def regular(pattern: str) -> Callable[[str], bool]:
-    """Return what searches a text for a regular expression, in linear time: no pattern can take for ever."""
+    """Return what searches a text for a regular expression, in linear time, whatever the pattern."""
     import jsonschema_rs
 
     try:

@@ -273,7 +273,7 @@ async def raw(ctx: Context) -> Download:
     """Send the value of a message as it is."""
     record = await _the_record(ctx)
     if ctx.console.masking(record.topic):
-        raise UserError("Parts of this topic are masked: its raw values cannot be had.", status=403)
+        raise UserError("Parts of this topic are masked: its raw values cannot be downloaded.", status=403)
     part = record.key if ctx.query("part") == "key" else record.value
 
     async def whole() -> AsyncIterator[bytes]:

@@ -1,7 +1,7 @@
 """Move replicas automatically until each topic is spread evenly (`ottla.auto.balance.enable`).
 
-A few partitions at a time, and only while nothing else is going on: every broker is alive, every replica in
-sync, and no reassignment under way. Counts decide, not sizes, which the controller does not know. Leaders
+A few partitions at a time, and only in a healthy cluster: every broker is alive, every replica in
+sync, and no reassignment in progress. Counts decide, not sizes, which the controller does not know. Leaders
 follow by the election of preferred leaders.
 """
 

@@ -126,14 +126,14 @@ def resolve_partition(
     eligible = _eligible(old, wanted, inputs, restarts.lost)
     doubted = _candidates_after_disk_failure(old, wanted, inputs, restarts)
     last_leader = (old.leader,) if old.leader != NO_LEADER else old.last_known_elr[-1:]
-    last_known = (*doubted, *last_leader)  # who is both is there twice
+    last_known = (*doubted, *last_leader)  # a replica that is both appears twice
     lost_now = lost_directories(old, inputs, restarts.replaced)
     leader, isr, elr = _elect(wanted, eligible, last_known, inputs, lost_now.keys())
     if isr:
         is_unclean = leader not in (*wanted.isr, *eligible, *doubted)
         may_commit = len(isr) >= min_in_sync(wanted, inputs)
         last_known = () if is_unclean or may_commit else _without(doubted, {*isr})
-    if isr != wanted.isr:  # who was not in sync leads alone: perhaps the one that a move was waiting for
+    if isr != wanted.isr:  # a leader from outside the ISR leads alone: a move may have waited for it
         wanted = finish_reassignment(replace(wanted, isr=isr), inputs)
         elr, last_known = _only(elr, wanted.replicas), _only(last_known, wanted.replicas)
     is_new_leader = leader != old.leader or leader in restarts.renewed

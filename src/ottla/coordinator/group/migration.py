@@ -52,7 +52,7 @@ from ottla.protocol.consumer_protocol import (
 from ottla.protocol.errors import GroupIdNotFound, InvalidRequest, RebalanceInProgress
 
 DEFAULT_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
-"""What these add to an assignment (librdkafka's cooperative-sticky does) is nothing that anybody would miss.
+"""What these add to an assignment (librdkafka's cooperative-sticky does) is not used by any member.
 Kafka refuses to upgrade a group that has any such addition."""
 
 # Upgrade

@@ -148,7 +148,7 @@ def _decided(
     return found.changed(
         now_ms,
         state=state,
-        # Records of the old id may still be under way: its marker has a higher epoch, as with the same id.
+        # Records of the old id may still be in flight: its marker has a higher epoch, as with the same id.
         producer=holder if keeps_id else in_log.bumped(),
         next=NO_PRODUCER if keeps_id else holder,
         last=last,

@@ -27,7 +27,7 @@ def initiate(
     if found.state == State.ONGOING:
         if request.keeps_prepared:
             return _take_over(found, request, now_ms, new_id)
-        # The answer to a producer that is not new is a change of its own epoch, to be had by a retry.
+        # A known producer gets its new epoch when it retries, after this transaction was aborted.
         return aborted_by_coordinator(found, now_ms, request.expected or NO_PRODUCER), None
     made = _begin_anew(found, request, now_ms, new_id)
     return made, Initiated(made.producer)

@@ -102,7 +102,7 @@ def authentication_error(error: Exception, settings: ZooKeeperSettings) -> Store
         )
     return NotAuthenticated(
         f"{where} did not accept {_user(settings)}. Compare zookeeper.sasl.username and "
-        "zookeeper.sasl.password with the users in its JAAS file (without one it accepts nobody); "
+        "zookeeper.sasl.password with the users in its JAAS file (without one it refuses every user); "
         "its log says more"
     )
 
@@ -111,7 +111,7 @@ def _user(settings: ZooKeeperSettings) -> str:
     """Return the name of the user, never the password."""
     options = settings.options.get("sasl_options")
     if options is None:
-        return "nobody (no zookeeper.sasl.mechanism is set)"
+        return "an anonymous client (no zookeeper.sasl.mechanism is set)"
     return f"the user {options.get('username', 'of the Kerberos ticket')!r} ({options['mechanism']})"
 
 

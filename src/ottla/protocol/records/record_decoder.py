@@ -2,7 +2,7 @@
 
 This module is plain Python that mypyc can compile, with nothing in it that would keep it from that: compiled
 it decodes more than two million records a second, as it is half a million. `IS_COMPILED` says which it is;
-whoever has numpy and no compiled module is faster with numpy (ottla.client.record_columns).
+without the compiled module numpy is faster (ottla.client.record_columns).
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def _headers(data: bytes, at: int, end: int) -> tuple[tuple[Any, ...], int]:
             raise InvalidRecord("a header has no key" if size == -1 else f"a field has length {size}")
         if at + size > end:
             raise _too_large(size)
-        # Keys ought to be UTF-8. Those that are not must still be told apart, bit by bit.
+        # Keys ought to be UTF-8. Those that are not must still be distinguished, bit by bit.
         name = data[at : at + size].decode("utf-8", "surrogateescape")
         at += size
         size, at = _varint(data, at, VARINT_BYTES)

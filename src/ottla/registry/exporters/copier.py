@@ -1,7 +1,7 @@
 """Makes another registry have what a plan says: registers in IMPORT mode, deletes what is deleted here.
 
 The first pass asks the other registry what it has, and sends the difference: a copier that dies in the middle
-loses nothing and doubles nothing. Later passes compare with what was sent. Versions that somebody else has
+loses nothing and doubles nothing. Later passes compare with what was sent. Versions that another client has
 registered there are never touched: another schema in its place is an error, and only copies are deleted.
 """
 

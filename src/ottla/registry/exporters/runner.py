@@ -88,7 +88,7 @@ class ExporterRunner:
                     pause_s = self._every_s * 3
             except (HttpError, KafkaError, ClientError, OSError) as error:
                 if self._has_exporters:
-                    self._trouble.warn("held up", f"exporters are held up, will be repeated: {error}")
+                    self._trouble.warn("failed", f"exporters cannot copy, retrying: {error}")
             except Exception as error:
                 self._trouble.warn(repr(error), "exporters failed, will be repeated", error)
             await asyncio.sleep(pause_s)

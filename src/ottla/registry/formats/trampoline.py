@@ -15,7 +15,7 @@ Pair = TypeVar("Pair")
 Found = TypeVar("Found")
 
 Steps = Generator[Pair, Found, Found]
-"""A comparison under way: yields pairs, receives what was found for each, returns what it found itself."""
+"""A running comparison: yields pairs, receives the differences of each, returns its own differences."""
 
 
 def run(start: Callable[[Pair], Found | Steps[Pair, Found]], pair: Pair) -> Found:

@@ -67,7 +67,7 @@ def _found(state: KeyState, name: str, *, deleted: bool = False) -> Kek:
 
 
 def create_kek(state: KeyState, kek: Kek) -> KeyDecision:
-    """Create a KEK; the same one that was deleted comes back."""
+    """Create a KEK; an equal one that was deleted is restored."""
     kind = next((each for each in _KMS if kek.kms_type.lower().startswith(each)), None)
     kek = kek if kind is None else replace(kek, kms_type=f"{kind}-kms")
     old = state.keks.get(kek.name)

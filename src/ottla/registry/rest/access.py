@@ -124,7 +124,7 @@ FOR_ALL = frozenset(
         ("POST", "/"),
     }
 )
-"""Paths for every user who is authenticated."""
+"""Paths that every authenticated user may call."""
 
 
 class SubjectAccess:

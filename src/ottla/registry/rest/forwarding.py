@@ -58,13 +58,13 @@ class Forwarder:
                 raise errors.no_leader()  # each takes the other for the elected one: soon they do not
             try:
                 return await asyncio.to_thread(_forward, url, request, self._tls)
-            except ConnectionRefusedError:  # it has gone, and another will be elected
+            except ConnectionRefusedError:  # it has stopped, and another will be elected
                 if asyncio.get_running_loop().time() > deadline:
                     raise errors.forwarding_failed(_FAILED.format(url)) from None
                 await asyncio.sleep(PAUSE_S)
 
     async def _leader(self) -> str:
-        """Return where the elected process is; wait a moment if nobody is."""
+        """Return the URL of the elected process; wait briefly for an election."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 while self._election.leader_url is None:

@@ -164,7 +164,7 @@ class SettingRoutes:
         return Response(status=204)
 
     async def root(self, request: Request) -> Response:
-        """Return nothing: for those who ask whether anybody is there."""
+        """Return an empty response, for health checks."""
         return answer(request, {})
 
     async def server_id(self, request: Request) -> Response:
@@ -177,12 +177,12 @@ class SettingRoutes:
         return answer(request, {"version": __version__, "commitId": "ottla"})
 
     async def server_deployment(self, request: Request) -> Response:
-        """Return what is said of the place where it runs: nothing."""
+        """Return the attributes of the cluster's location: none."""
         return answer(request, {"attributes": []})
 
 
 def _about_subject(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """Return a handler that is told which subject the path is about; None stands for all."""
+    """Return a handler that receives the subject of the path; None stands for all subjects."""
 
     async def handle(request: Request) -> Response:
         given = parse_subject(request.params.get("subject", ""))

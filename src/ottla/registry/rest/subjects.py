@@ -203,10 +203,10 @@ class SubjectRoutes:
 
 
 def _registered(schema: StoredSchema, wanted: RegisterRequest) -> Json:
-    """Return what a client is told of the version that it has registered.
+    """Return the response to the registration of a version.
 
-    Clients keep the text for the id. One that has sent a Protobuf schema as a descriptor expects a descriptor
-    (confluent-kafka's serializers fail on anything else): it is not told the text, and keeps its own.
+    Clients cache the text with the id. A client that sent a Protobuf schema as a descriptor expects a
+    descriptor (confluent-kafka's serializers fail on anything else): the response to it has no text.
     """
     shown = schema.as_json()
     del shown["subject"]

@@ -1,8 +1,8 @@
 """Patch Spark's readers to resolve the names of a pipeline while its functions run.
 
 PySpark has no extension point for this: a temporary view must exist before it is read, and does not report
-who reads it. So four methods look up a name in the pipeline first, and the format `ottla` gets the pipeline's
-broker by default.
+its readers. So four methods look up a name in the pipeline first, and the format `ottla` gets the
+pipeline's broker by default.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class SimClient:
         """The newest known epoch: a broker that is cut off may still name an older leader."""
 
     async def leader(self, place: TopicPartition) -> Leader:
-        """Return who leads a partition; LeaderNotAvailable if nobody does."""
+        """Return the leader of a partition; LeaderNotAvailable if it has none."""
         found = self._leaders.get(place)
         if found is None:
             await self._refresh(place.topic)
@@ -67,7 +67,7 @@ class SimClient:
         return found
 
     def forget(self, place: TopicPartition) -> None:
-        """Ask again who leads the partition."""
+        """Refresh the leader of the partition."""
         self._leaders.pop(place, None)
 
     async def pause(self) -> None:

@@ -30,7 +30,7 @@ SHORT_BYTES = 200
 
 
 class SimConsumer:
-    """Reads until it is told to stop."""
+    """Reads until it is stopped."""
 
     def __init__(
         self, client: SimClient, history: History, name: str, positions: Mapping[TopicPartition, int]

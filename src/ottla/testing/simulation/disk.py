@@ -3,9 +3,9 @@
     disk = SimDisk()
     ...                                  # use it as an `ottla.log.disk.Disk`
     disk.kill()                          # kill -9: the page cache survives, locks and open files do not
-    disk.crash(random.Random(seed))      # power cut: what was not fsynced is lost, kept, or torn
+    disk.crash(random.Random(seed))      # power failure: what was not fsynced is lost, kept, or torn
 
-What a power cut does
+What a power failure does
 - A file's contents since its last fsync: each 4 KiB page is as it was or as it became, and the file
   may end anywhere between its old and its new size. Pages that never arrived are zeros.
 - A directory's creations, renames and removals since its last fsync_dir: the first few of them
@@ -32,7 +32,7 @@ PAGE_BYTES = 4096
 
 @dataclass(eq=False)
 class SimContents:
-    """Contents: as everybody sees them, and as they would be after a power cut."""
+    """Contents: as processes see them, and as they would be after a power failure."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
@@ -58,7 +58,7 @@ class SimContents:
 
 @dataclass(eq=False)
 class SimFolder:
-    """Members: as everybody sees them, and the steps since they were last durable."""
+    """Members: as processes see them, and the steps since they were last durable."""
 
     members: dict[str, SimFolder | SimContents] = field(default_factory=dict)
     durable: dict[str, SimFolder | SimContents] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class SimFile:
 
 
 class SimDisk:
-    """A file system in memory, with power cuts, a capacity, and faults."""
+    """A file system in memory, with power failures, a capacity, and faults."""
 
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
         self.capacity_bytes = capacity_bytes
@@ -185,7 +185,7 @@ class SimDisk:
         self.power_cuts = 0
         self.fsyncs = 0
         self.forgets_boots = False
-        """Whether every kill looks like a power cut, as where the kernel has no ids for mounts."""
+        """Whether every kill looks like a power failure, as where the kernel has no ids for mounts."""
         self._root = SimFolder()
         self._limits: dict[str, int] = {}
         self._former: dict[str, SimFolder] = {}
@@ -349,7 +349,7 @@ class SimDisk:
         self._remove(path)
 
     def boot_id(self, path: str) -> str:
-        """Return what changes with every power cut."""
+        """Return what changes with every power failure."""
         return f"boot-{self.boots if self.forgets_boots else self.power_cuts}"
 
     def fsync_dir(self, path: str) -> None:

@@ -101,7 +101,7 @@ class FaultMaker:
         self._crowd = IdleConnections(cluster)
         self._actions: dict[str, tuple[Callable[[Fault], None], Callable[[Fault], None]]] = {
             "kill": (lambda f: self._node(f).kill(), self._start),
-            "power cut": (lambda f: self._node(f).kill(power_cut=True), self._start),
+            "power failure": (lambda f: self._node(f).kill(power_cut=True), self._start),
             "pause": (lambda f: self._node(f).pause(), lambda f: self._node(f).resume()),
             "starve": (self._starve, lambda f: self._node(f).starve(0)),
             "restart": (self._stop, self._start),
@@ -390,7 +390,7 @@ class FaultMaker:
 
 WEIGHTS = {
     "kill": 4,
-    "power cut": 2,
+    "power failure": 2,
     "pause": 3,
     "restart": 2,
     "cut": 3,

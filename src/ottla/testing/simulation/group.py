@@ -50,7 +50,7 @@ REJOIN = frozenset({ErrorCode.unknown_member_id, ErrorCode.illegal_generation})
 
 
 class SimGroupMember:
-    """Joins, reads and commits until it is told to stop."""
+    """Joins, reads and commits until it is stopped."""
 
     def __init__(
         self,

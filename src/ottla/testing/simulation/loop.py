@@ -147,7 +147,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.now = 0.0
         self.chance = Random(seed)
         self.problems: list[str] = []
-        """Exceptions that nobody handled."""
+        """Unhandled exceptions."""
         self.callbacks = 0
         self._numbers = itertools.count()
         self._ready: deque[Handle]

@@ -6,7 +6,7 @@ nothing is lost or reordered within a live connection, but it may stall and it m
     network.cut("b1", "b2")          bytes from b1 to b2 stop on their way; those from b2 to b1 arrive
     network.heal("b1", "b2")         they arrive after all, unless one side has given up
     network.reset_some(0.5)          half of the connections end; bytes in flight may or may not arrive
-    network.host_is_gone("b1")       its connections end (a process died), or stall (a power cut)
+    network.host_is_gone("b1")       its connections end (a process died), or stall (a power failure)
 
 The clients of a simulation run on hosts of their own, so that they can be cut off, too.
 """
@@ -112,7 +112,7 @@ class SimNetwork:
                 each.reset(errno.ECONNRESET)
 
     def host_is_gone(self, host: str, *, silently: bool = False) -> None:
-        """The process on `host` is dead; with the power cut, nobody hears of it before the host is back."""
+        """The process on `host` is dead; after a power failure its peers notice when the host is back."""
         for key in [key for key in self.listeners if key[0] == host]:
             del self.listeners[key]
         if silently:

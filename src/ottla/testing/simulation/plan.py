@@ -2,7 +2,7 @@
 
 The plan keeps the conditions of the guarantees: all nodes may be killed, paused and cut off at any time, but
 the power fails on one node only, always the same, unless the topics flush before they acknowledge. Or the
-disk of one node is replaced, once. Where every kill looks like a power cut, or the power of all nodes may
+disk of one node is replaced, once. Where every kill looks like a power failure, or the power of all nodes may
 fail, no replica may be eligible as a leader: in the end, the operator puts the former disk back.
 """
 
@@ -48,14 +48,14 @@ class Plan:
     racks: bool = False
     """Whether readers read from a replica in their rack."""
     forgets_boots: bool = False
-    """Whether every kill looks like a power cut to the broker that starts again."""
+    """Whether every kill looks like a power failure to the broker that starts again."""
     settings: dict[str, str] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     until_s: float = FAULTS_UNTIL_S
 
     @property
     def may_wait_for_disk(self) -> bool:
-        """Whether it may be that nobody can be elected without the disk that was replaced."""
+        """Whether a partition may have no electable replica without the replaced disk."""
         is_replaced = any(each.kind.endswith("disk replaced") for each in self.faults)
         return is_replaced and (self.forgets_boots or self.flush_on_ack)
 
@@ -65,7 +65,7 @@ class Plan:
 
     def __str__(self) -> str:
         flush = ", flush on ack" if self.flush_on_ack else ""
-        flush += ", every kill looks like a power cut" if self.forgets_boots else ""
+        flush += ", every kill looks like a power failure" if self.forgets_boots else ""
         flush += ", but for decisions" if self.loses_decisions else ""
         lines = [
             f"seed {self.seed}: {self.nodes} brokers, {self.partitions} partitions, {self.replicas} replicas,"
@@ -154,7 +154,7 @@ def make_disks_plan(seed: int, nodes: int | None = None) -> Plan:
         if each.kind != "store rolled back"  # which happens alone
     ]
     kinds = ["one disk dead", "one disk missing"]
-    may_lose = not any(each.kind in ("power cut", "one disk replaced") for each in faults)
+    may_lose = not any(each.kind in ("power failure", "one disk replaced") for each in faults)
     if may_lose and plan.nodes > 1 and chance.random() < 0.7:
         faults += [
             each._replace(kind="one disk replaced" if each.kind == "disk replaced" else each.kind)
@@ -208,7 +208,7 @@ def _survivable(
 ) -> list[Fault]:
     """Return the faults without those that lose more than is promised: they become kills.
 
-    Data is lost on one node only, by power cuts or because its disk is replaced, unless topics flush.
+    Data is lost on one node only, by power failures or because its disk is replaced, unless topics flush.
     """
     fragile = chance.choice(nodes)
     replaced = [each for each in sorted(faults) if each.kind == "disk replaced" and len(nodes) > 1][:1]
@@ -217,8 +217,8 @@ def _survivable(
     for fault in faults:
         if fault.kind == "disk replaced" and fault not in replaced:
             fault = fault._replace(kind="kill")
-        elif fault.kind == "power cut" and not any_power_cut:
-            fault = fault._replace(node=fragile, kind="power cut" if may_lose_power else "kill")
+        elif fault.kind == "power failure" and not any_power_cut:
+            fault = fault._replace(node=fragile, kind="power failure" if may_lose_power else "kill")
         bearable.append(fault)
     return bearable
 
@@ -261,14 +261,14 @@ def _rolled_back_store(chance: Random, faults: Sequence[Fault], session_s: float
 
 def _power_cut_of_all(chance: Random, nodes: Sequence[int]) -> list[Fault]:
     at_s = chance.uniform(1.0, FAULTS_UNTIL_S)
-    return [Fault(at_s + chance.uniform(0, 0.02), 0.3, "power cut", node) for node in nodes]
+    return [Fault(at_s + chance.uniform(0, 0.02), 0.3, "power failure", node) for node in nodes]
 
 
 # Storms: faults that hurt together more than each by itself.
 
 
 def _late_follower(chance: Random, session_s: float) -> list[Fault]:
-    """A follower falls out of sync, and comes back just when the leader changes."""
+    """A follower falls out of sync, and rejoins just when the leader changes."""
     at_s, for_s = chance.uniform(0.5, 2.5), chance.uniform(0.8, 2.5)
     return [
         Fault(at_s, for_s, chance.choice(("isolate", "kill", "pause")), FOLLOWER),

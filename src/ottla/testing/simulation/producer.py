@@ -131,7 +131,7 @@ class SimProducer:
                 await client.pause()
 
     async def _attempt(self, queue: _PartitionQueue, node_id: int, batch: _Batch) -> int | None:
-        """Send a batch once; return its base offset (-1: not told), or None if it has to be sent again."""
+        """Send a batch once; return its base offset (-1: unknown), or None if it must be retried."""
         body = self._encode(queue, batch)
         try:
             frame, at = await self._client.peers.exchange(

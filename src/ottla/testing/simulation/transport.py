@@ -68,7 +68,7 @@ class SimTransport(asyncio.Transport):
         self._send(END)
 
     def try_again(self) -> None:
-        """The link may be whole again: send on what was stopped, or find that nobody is there."""
+        """The link may work again: send what was held back, or fail if the peer is gone."""
         if self._stopped and not self._network.is_cut(self.there, self.here):
             waiting, self._stopped = self._stopped, deque()
             at = max(self._loop.now + self._network.delay() * 20, self.peer._last_at)
@@ -79,7 +79,7 @@ class SimTransport(asyncio.Transport):
             self.peer._send(END)
 
     def _lose(self, error: Exception | None) -> None:
-        """Close this end; the protocol is told soon."""
+        """Close this end; the protocol is notified later."""
         if self._is_gone:
             return
         self._is_gone = self._is_closing = True
@@ -182,7 +182,7 @@ class SimTransport(asyncio.Transport):
         return not self._is_paused
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return who is told what arrives."""
+        """Return the protocol that receives the data."""
         assert self._protocol is not None
         return self._protocol
 

@@ -48,7 +48,7 @@ async def test_topics_that_are_gone_are_left_out(bench: CoordinatorBench) -> Non
     assert group.members[0].assignment.topic_partitions == ()
 
 
-async def test_operations_are_told_to_those_who_ask(bench: CoordinatorBench) -> None:
+async def test_operations_are_reported_to_those_who_ask(bench: CoordinatorBench) -> None:
     await bench.ask(join("a", "orders"))
     (group,) = (await bench.ask(describe("g", operations=True))).groups
     assert group.authorized_operations == ALL_OPERATIONS[ResourceType.GROUP]

@@ -147,7 +147,7 @@ async def test_the_consumer_protocol_can_be_switched_off() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4])
-async def test_clients_are_told_that_the_protocol_is_there(bench: CoordinatorBench, version: int) -> None:
+async def test_clients_learn_that_the_protocol_is_there(bench: CoordinatorBench, version: int) -> None:
     values: Any = {"client_software_name": "test", "client_software_version": "1.0"}
     answer = await bench.ask(ApiVersionsRequest(**values), version)
     (supported,) = [each for each in answer.supported_features if each.name == "group.version"]

@@ -39,7 +39,7 @@ async def test_a_heartbeat_that_does_not_fit_is_refused(
     assert (await bench.ask(request, version)).error_code == code
 
 
-async def test_a_member_is_told_to_join_again(bench: CoordinatorBench) -> None:
+async def test_a_member_must_join_again(bench: CoordinatorBench) -> None:
     member_id = await stable_member(bench)
     parked = asyncio.ensure_future(bench.send(join(), 3, Client()))
     await asyncio.sleep(0)

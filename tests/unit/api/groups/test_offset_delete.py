@@ -52,7 +52,7 @@ async def test_topics_in_use_are_refused(bench: CoordinatorBench) -> None:
     assert codes(answer) == [("orders", 0, ErrorCode.group_subscribed_to_topic)]
 
 
-async def test_errors_of_the_group_are_told_at_the_top(bench: CoordinatorBench) -> None:
+async def test_errors_of_the_group_are_reported_at_the_top(bench: CoordinatorBench) -> None:
     assert (await bench.ask(delete({"orders": (0,)}, "other"))).error_code == ErrorCode.group_id_not_found
     assert (await bench.ask(delete({"orders": (0,)}, ""))).error_code == ErrorCode.invalid_group_id
     await stable_member(bench, protocol_type="connect")

@@ -30,7 +30,9 @@ def found(topics: Any) -> dict[object, list[tuple[int, int, int, str | None, Err
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-async def test_offsets_are_told_in_every_version_of_one_group(bench: CoordinatorBench, version: int) -> None:
+async def test_offsets_are_reported_in_every_version_of_one_group(
+    bench: CoordinatorBench, version: int
+) -> None:
     await bench.ask(commit({"orders": {0: 5}}))
     answer = await bench.ask(fetch({"orders": (0, 1), "nowhere": (0,)}), version)
     epoch = 6 if version >= 5 else -1
@@ -42,7 +44,7 @@ async def test_offsets_are_told_in_every_version_of_one_group(bench: Coordinator
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-async def test_all_offsets_of_a_group_are_told(bench: CoordinatorBench, version: int) -> None:
+async def test_all_offsets_of_a_group_are_reported(bench: CoordinatorBench, version: int) -> None:
     await bench.ask(commit({"orders": {0: 5, 1: 6}}))
     assert [each[:2] for each in found((await bench.ask(fetch(None), version)).topics)["orders"]] == [
         (0, 5),
@@ -52,7 +54,7 @@ async def test_all_offsets_of_a_group_are_told(bench: CoordinatorBench, version:
 
 
 @pytest.mark.parametrize("version", [8, 9])
-async def test_several_groups_are_told_at_once(bench: CoordinatorBench, version: int) -> None:
+async def test_several_groups_are_reported_at_once(bench: CoordinatorBench, version: int) -> None:
     await bench.ask(commit({"orders": {0: 5}}))
     await bench.ask(commit({"orders": {1: 7}}, group_id="h"))
     answer = await bench.ask(fetch_groups({"g": {"orders": (0, 1)}, "h": None, "other": None}), version)

@@ -59,7 +59,7 @@ async def test_a_bad_answer_does_not_count_for_the_next_batch() -> None:
     assert registry.asked == 2
 
 
-async def test_a_request_under_way_is_too_early_for_a_bad_answer() -> None:
+async def test_a_request_in_flight_is_too_early_for_a_bad_answer() -> None:
     registry = FakeRegistry()
     now = [1000.0]
     known = KnownSchemas(registry, lambda: now[0])

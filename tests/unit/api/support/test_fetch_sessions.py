@@ -120,7 +120,7 @@ def test_what_was_served_goes_to_the_back(sessions: FetchSessions) -> None:
     assert indexes_of(session) == [1, 2, 0]
 
 
-def test_pitfall_16_news_is_told_once(sessions: FetchSessions) -> None:
+def test_pitfall_16_news_is_reported_once(sessions: FetchSessions) -> None:
     session, _ = sessions.open(fetching(0), by_id=True)
     wanted = next(iter(session.wanted()))
     assert wanted.has_changed(5, 0)

@@ -38,7 +38,7 @@ async def test_a_turn_that_is_over_lets_others_have_theirs(done: list[str]) -> N
     assert done == ["first", "other", "last"]
 
 
-async def test_what_is_wanted_is_done_in_a_thread_and_comes_back(done: list[str]) -> None:
+async def test_what_is_wanted_is_done_in_a_thread_and_returns(done: list[str]) -> None:
     def fail() -> None:
         raise ValueError("no")
 
@@ -83,7 +83,7 @@ async def test_a_request_waits_for_those_before_it_on_its_connection_and_for_no_
     assert turns.run("client", quick("afterwards")) is None
 
 
-async def test_a_request_is_not_held_up_by_one_that_was_cancelled(done: list[str]) -> None:
+async def test_a_request_is_not_blocked_by_one_that_was_cancelled(done: list[str]) -> None:
     turns = ProduceScheduler()
     go = threading.Event()
 

@@ -54,13 +54,13 @@ def test_a_broker_that_left_is_listed_for_a_while(before: BrokerImage) -> None:
         ("", set()),
     ],
 )
-def test_only_librdkafka_is_told(software: str, told: set[int]) -> None:
+def test_only_librdkafka_sees_them(software: str, told: set[int]) -> None:
     departed = RecentlyFencedBrokers(ManualClock())
     departed.note(image(ALIVE))
     assert departed.still_listed(image(DEAD), client(software)) == told
 
 
-def test_librdkafkas_consumers_are_not_told() -> None:
+def test_librdkafkas_consumers_do_not_see_them() -> None:
     departed = RecentlyFencedBrokers(ManualClock())
     departed.note(image(ALIVE))
     assert departed.still_listed(image(DEAD), client(has_fetched=True)) == frozenset()

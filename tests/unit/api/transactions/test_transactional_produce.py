@@ -122,7 +122,7 @@ async def test_it_is_asked_again_while_the_last_transaction_is_being_finished(
 async def test_the_last_transactions_marker_says_nothing_against_a_later_answer(
     client: TransactionalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With several replicas the markers are under way when the next transaction begins."""
+    """With several replicas the markers are in flight when the next transaction begins."""
     written: list[int] = []
 
     async def verify(*args: Any, add: bool) -> dict[TopicPartition, KafkaError | None]:
@@ -173,7 +173,7 @@ async def test_what_the_coordinator_says_reaches_the_client_as_it_can_understand
     assert partition(client).high_watermark == 0
 
 
-async def test_a_coordinator_that_is_busy_for_long_is_told_to_the_client(
+async def test_a_coordinator_that_is_busy_for_long_is_reported_to_the_client(
     client: TransactionalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.api.support.transaction_verification.RETRY_S", (0.0,))

@@ -76,6 +76,6 @@ def test_checksums_are_believed_below_what_was_fsynced() -> None:
     ("tail", "torn"),
     [(b"x", True), (bytes(500), True), (batch_at(0)[:-1], True), (batch_at(0), False), (b"y" * 500, False)],
 )
-def test_half_an_append_is_told_from_damage(tail: bytes, torn: bool) -> None:
+def test_half_an_append_is_distinguished_from_damage(tail: bytes, torn: bool) -> None:
     file, size = file_of(tail)
     assert is_torn_append(file, 0, size) is torn

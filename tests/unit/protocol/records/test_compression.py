@@ -36,13 +36,13 @@ def test_the_codecs_have_kafkas_numbers() -> None:
 
 
 @given(data=st.binary(max_size=3_000), repeat=st.integers(1, 60), codec=st.integers(0, 4))
-def test_what_is_compressed_comes_back(data: bytes, repeat: int, codec: int) -> None:
+def test_what_is_compressed_is_restored(data: bytes, repeat: int, codec: int) -> None:
     original = data * repeat
     assert decompress(codec, memoryview(compress(codec, bytearray(original))), LIMIT) == original
 
 
 @codecs
-def test_incompressible_data_of_many_blocks_comes_back(codec: int) -> None:
+def test_incompressible_data_of_many_blocks_is_restored(codec: int) -> None:
     data = b"".join(zlib.crc32(struct.pack(">i", i)).to_bytes(4, "big") for i in range(50_000))
     assert decompress(codec, compress(codec, data), LIMIT) == data
 

@@ -63,7 +63,7 @@ def record_lists(draw: st.DrawFn) -> list[Record]:
 
 @settings(max_examples=150)
 @given(records=record_lists(), codec=st.integers(0, 4), before=st.integers(0, 100))
-def test_records_come_back_with_their_offsets_and_timestamps(
+def test_records_are_read_with_their_offsets_and_timestamps(
     records: list[Record], codec: int, before: int
 ) -> None:
     base_offset = records[0].offset - min(before, records[0].offset)
@@ -84,7 +84,7 @@ def test_skimming_sees_the_same_fronts(records: list[Record], codec: int) -> Non
     ]
 
 
-def test_the_header_says_what_it_was_told() -> None:
+def test_the_header_says_what_it_was_reported() -> None:
     batch = encode_batch(
         [Record(5, T0, None, None)],
         base_offset=3,

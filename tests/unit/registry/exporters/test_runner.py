@@ -51,11 +51,11 @@ def test_brokers_that_are_away_are_logged_once_and_only_if_there_are_exporters(
     with caplog.at_level(logging.INFO):
         asyncio.run(logged_while_away(Store(*names)))
     assert [each.getMessage() for each in caplog.records] == [
-        "exporters are held up, will be repeated: no broker answers"
+        "exporters cannot copy, retrying: no broker answers"
     ] * lines
 
 
-def test_an_election_that_is_held_up_is_logged_once(
+def test_an_election_that_is_blocked_is_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(election, "PAUSE_S", 0)
@@ -81,5 +81,5 @@ def test_an_election_that_is_held_up_is_logged_once(
 
     asyncio.run(elect())
     assert [each.getMessage() for each in caplog.records] == [
-        "the election is held up, will be repeated: no broker answers"
+        "the election failed, retrying: no broker answers"
     ]

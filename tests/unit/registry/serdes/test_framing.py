@@ -34,7 +34,7 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=20), st.binary(max_size=5))
-def test_message_indexes_come_back(indexes: list[int], rest: bytes) -> None:
+def test_message_indexes_are_restored(indexes: list[int], rest: bytes) -> None:
     written = index_bytes(indexes)
     assert read_indexes(written + rest) == (indexes, len(written))
 

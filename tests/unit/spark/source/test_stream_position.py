@@ -101,7 +101,7 @@ async def test_a_limit_holds_and_nothing_new_is_no_batch() -> None:
     assert await here.next_end(SourceOffset({A: 100, B: 100}, {"t": "id"}), 10) is None
 
 
-async def test_the_checkpoint_of_another_query_is_told_by_what_is_not_there() -> None:
+async def test_the_checkpoint_of_another_query_is_reported_by_what_is_not_there() -> None:
     here = position(Watch({A: 3, B: 0}), ManualClock())
     with pytest.raises(DataLoss, match=r"other-0, which this query does not read: .* of another query"):
         await here.next_end(SourceOffset({TopicPartition("other", 0): 5}), None)

@@ -50,7 +50,7 @@ def test_what_a_thread_raises_is_raised_where_it_is_awaited() -> None:
     loop.close()
 
 
-def test_a_paused_process_stands_still_and_goes_on_where_it_was() -> None:
+def test_a_paused_process_stands_still_and_continues_where_it_was() -> None:
     loop = SimLoop(1)
     ticks: list[float] = []
 

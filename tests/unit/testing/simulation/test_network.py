@@ -87,7 +87,7 @@ def test_nobody_listens_and_nobody_can_be_reached() -> None:
     play(main)
 
 
-def test_a_cut_stops_bytes_one_way_and_healing_lets_them_go_on() -> None:
+def test_a_cut_stops_bytes_one_way_and_healing_lets_them_continue() -> None:
     async def main(world: World) -> None:
         transport = await world.connect()
         world.network.cut("c", "s", one_way=True)

@@ -41,7 +41,7 @@ def join(update: GroupUpdate, token: int, request: JoinRequest) -> None:
 
 
 def _has_room_for(group: ClassicGroup, request: JoinRequest, max_size: int) -> bool:
-    """Return whether a member may join; those who are in may stay, and in a rebalance the first to join."""
+    """Return whether a member may join; members may stay, and in a rebalance the first to join."""
     member_id = request.member_id or group.instances.get(request.instance_id or "")
     if group.state is not State.PREPARING_REBALANCE:
         return member_id in group.members or len(group.members) < max_size
@@ -75,7 +75,7 @@ def _join_without_id(update: GroupUpdate, token: int, request: JoinRequest) -> N
         else:
             _replace_member(update, token, request, group.members[predecessor], member_id)
     elif request.requires_member_id:
-        # A client that loses this answer comes back for another id, and leaves no member behind.
+        # A client that loses this response asks for another id; no unused member remains.
         group.pending.add(member_id)
         update.reply(token, MemberIdRequired(member_id))
         update.set_session_timer(_new_member(request, member_id))

@@ -20,7 +20,7 @@ class Subscriber:
 
 
 PartitionCounts = Mapping[UUID, int]
-"""The number of partitions of each topic that anybody subscribes to."""
+"""The number of partitions of each topic that a member subscribes to."""
 
 Assignment = dict[str, Partitions]
 """What each member is to have; every partition of a subscribed topic goes to one subscriber of it."""

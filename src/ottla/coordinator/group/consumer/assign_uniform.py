@@ -77,7 +77,7 @@ def assign_mixed(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> 
 
 
 class _Plan:
-    """Who has what, while it changes."""
+    """The owner of each partition while the assignment is computed."""
 
     def __init__(self, subscribers: Sequence[Subscriber], counts: PartitionCounts) -> None:
         ordered = sorted(subscribers, key=lambda each: each.member_id)
@@ -196,7 +196,7 @@ def _held(subscribers: Sequence[Subscriber], numbers: Numbers) -> dict[str, list
 
 
 def _shares(held: dict[str, list[int]], partition_count: int) -> dict[str, int]:
-    """Return how many partitions each member gets; the remainder goes to those who have the most."""
+    """Return how many partitions each member gets; the remainder goes to the members that own the most."""
     share, remainder = divmod(partition_count, len(held))
     by_size = sorted(held, key=lambda member_id: (-len(held[member_id]), member_id))
     return {member_id: share + (place < remainder) for place, member_id in enumerate(by_size)}

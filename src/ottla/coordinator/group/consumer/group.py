@@ -78,7 +78,7 @@ class ConsumerGroup:
     targets: dict[str, Partitions] = field(default_factory=dict)
     regexes: dict[str, ConsumerRegexValue] = field(default_factory=dict)
     owners: dict[tuple[UUID, int], str] = field(default_factory=dict)
-    """Who has a partition, be it only until it is given up."""
+    """The member that owns a partition, also while it is revoking it."""
     has_topics_record: bool = False
     """Whether Kafka before 4.1 wrote the subscribed topics, which are not needed any more."""
 
@@ -140,7 +140,7 @@ class ConsumerGroup:
         return names if resolved is None else names.union(resolved.topics)
 
     def subscribed_topics(self) -> frozenset[str]:
-        """Return the names of the topics that anybody subscribes to."""
+        """Return the names of the topics that a member subscribes to."""
         if self._names is None:
             by_name = {each.subscription.subscribed_topics for each in self.members.values()}
             by_regex = (each.topics for each in self.regexes.values())

@@ -53,7 +53,7 @@ class Target:
         """Return whether no member has a partition."""
 
     def may_still_have(self, revoking: Partitions) -> bool:
-        """Return whether the member has not given up all of this, as far as anybody knows."""
+        """Return whether the member has not confirmed that it has revoked all of this."""
         return self.owned is None or bool(common(revoking, self.owned))
 
 

@@ -201,7 +201,7 @@ Walk = Generator[Pair, Found, None]
 
 
 class Differences:
-    """Collects differences, no more of them than anybody reads."""
+    """Collects differences, up to a limit."""
 
     __slots__ = ("_compatible_left", "_incompatible_left", "found")
 

@@ -44,7 +44,7 @@ class Attempt:
 
     @property
     def outcome(self) -> TransactionOutcome:
-        """Say what must become of it. Nobody commits for a client that has not asked for it."""
+        """Return the expected outcome. A transaction is committed only if its client has requested it."""
         if self.is_commit_confirmed:
             return TransactionOutcome.COMMITTED
         if self.is_commit_asked and not self.is_commit_refused:
@@ -65,7 +65,7 @@ class Ledger:
     def __init__(self, now: Callable[[], float]) -> None:
         self.attempts: list[Attempt] = []
         self.offsets_seen: dict[str, set[int]] = {}
-        """By group: every offset that was told to be stable."""
+        """By group: every offset that was returned as stable."""
         self._now = now
 
     def begin(self, transactional_id: str) -> Attempt:

@@ -77,7 +77,7 @@ def forgotten_markers() -> list[Patch]:
 
 
 def endless_markers() -> list[Patch]:
-    """A coordinator that has lost the end of its log sends markers to partitions ahead of it for ever."""
+    """A coordinator that has lost the end of its log sends markers to partitions ahead of it forever."""
 
     async def never(*_: Any) -> dict[Any, Any]:
         return {}

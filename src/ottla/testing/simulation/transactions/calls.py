@@ -1,6 +1,6 @@
 """The requests of one transactional client in a simulation, in either generation of the protocol.
 
-Every call is sent once and returns what the broker said; UNANSWERED if nothing came back, in which case it
+Every call is sent once and returns what the broker said; UNANSWERED without a response, in which case it
 may have happened or not, or may still happen. Some requests are sent twice, on connections of their own:
 the second may overtake the first. With `transaction.version=2` it may also come much later, when
 the transaction has ended, which must do no harm. In the classic protocol that does (docs/transactions.md),

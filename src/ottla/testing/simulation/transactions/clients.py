@@ -37,7 +37,7 @@ ABORTABLE = frozenset({ErrorCode.invalid_txn_state, ErrorCode.transaction_aborta
 
 
 class Fenced(Exception):
-    """Somebody else has the transactional id, or the coordinator has aborted the transaction."""
+    """Another producer has the transactional id, or the coordinator has aborted the transaction."""
 
 
 class MustAbort(Exception):
@@ -45,7 +45,7 @@ class MustAbort(Exception):
 
 
 class SimTransactional:
-    """One client, until it is told to stop; `problems` are answers that nobody should ever get."""
+    """One client, until it is stopped; `problems` are responses that no client may ever get."""
 
     is_two_phase = False
 
@@ -60,7 +60,7 @@ class SimTransactional:
         self.transactional_id = transactional_id
         self.problems: list[str] = []
         self.errors: Counter[ErrorCode] = Counter()
-        """What it was told, and went on."""
+        """Errors from which it recovered."""
         self.is_stopping = False
         self.calls = calls
         self.client: SimClient = calls.client
@@ -100,7 +100,7 @@ class SimTransactional:
             await self.client.pause()
 
     def become(self, producer: Producer) -> None:
-        """Go on in another epoch; its batches are numbered from 0."""
+        """Continue in another epoch; its batches are numbered from 0."""
         if producer != self.producer:
             self._sequences.clear()
         self.producer = producer
@@ -203,7 +203,7 @@ class SimTransactional:
     # Its end
 
     async def _end(self, attempt: Attempt, *, commit: bool) -> None:
-        """End a transaction, however often it takes; Fenced if somebody else has."""
+        """End a transaction, with retries; Fenced if another producer has ended it."""
         producer, is_first, repeats = self._held(), True, self.calls.repeats
         attempt.is_commit_asked = commit
         deadline_s = self.client.loop.now + END_WITHIN_S
@@ -224,7 +224,7 @@ class SimTransactional:
                 await self._die()
                 return
             await self.client.pause()
-        raise Fenced  # nobody knows
+        raise Fenced  # the outcome is unknown
 
     def _held(self) -> Producer:
         assert self.producer is not None
@@ -264,7 +264,7 @@ class SimTwoPhase(SimTransactional):
             await self._end(attempt, commit=chance.random() < COMMITS)
         except Fenced:
             if attempt.outcome.value != "unknown":
-                self.problems.append(f"a prepared transaction was ended by somebody else: {attempt}")
+                self.problems.append(f"a prepared transaction was ended by another producer: {attempt}")
             self.producer = None
         self.prepared = None
 

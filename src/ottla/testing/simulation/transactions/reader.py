@@ -131,7 +131,7 @@ class CommittedReader:
 
 
 async def fetch_offset(calls: TransactionCalls, group: str) -> int | None:
-    """Return a group's stable offset, -1 if it has none; None if that cannot be told now."""
+    """Return a group's stable offset, -1 if it has none; None if that is not known now."""
     topic = OffsetFetchRequestTopic(name=TopicName(SOURCE.topic), partition_indexes=(i32(SOURCE.partition),))
     request = OffsetFetchRequest(group_id=GroupId(group), topics=(topic,), require_stable=True)
     node_id = await calls.coordinator(GROUP)

@@ -3,7 +3,7 @@
 After everything has healed, every transactional id must be able to commit again, and what its clients left
 open must end by itself, unless it is prepared. That waits until it is ended, at last.
 
-In some seeds the coordinators lose the end of their logs in a power cut of all brokers. What they had decided
+In some seeds the coordinators lose the end of their logs in a power failure of all brokers. Their decisions
 may be gone then (FORGIVEN). All else holds, and an operator ends what hangs (docs/transactions.md).
 """
 
@@ -96,7 +96,7 @@ class TransactionScenario(Scenario):
         return client.process.spawn(started.run())
 
     async def _write_back(self) -> None:
-        """Write to the disks what is in memory, now and then: so a power cut loses the end of logs only."""
+        """Write memory to the disks now and then, so that a power failure loses the end of logs only."""
         chance = self.cluster.loop.chance
         while self.cluster.loop.now < self.plan.until_s:
             await asyncio.sleep(chance.uniform(*WRITE_BACK_S))
@@ -112,7 +112,7 @@ class TransactionScenario(Scenario):
     # After all has healed
 
     async def _finish(self, working: list[asyncio.Task[None]]) -> dict[TopicPartition, list[Read]]:
-        """Let clients stop, what is open end, and everybody read all that is there."""
+        """Stop the clients, end open transactions, and let every reader read to the end."""
         cluster, healed_s = self.cluster, self.cluster.loop.now
         for zombie in self.zombies:
             zombie.is_stopping = True
