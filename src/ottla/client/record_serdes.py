@@ -8,25 +8,11 @@ and may add headers; `deserialize_record` is its counterpart. Those of the schem
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 KEY, VALUE = "key", "value"
 
 Header = tuple[str, bytes | None]
-
-
-class RecordSerializer(Protocol):
-    """Serializes with the topic, and may add headers."""
-
-    def serialize_record(self, topic: str, field: str, data: Any, headers: list[Header]) -> bytes | None:
-        """Return the bytes of a key or value (`field`) of a record for a topic."""
-
-
-class RecordDeserializer(Protocol):
-    """Deserializes with the topic and the headers."""
-
-    def deserialize_record(self, topic: str, field: str, data: bytes, headers: Iterable[Header]) -> Any:
-        """Return what the bytes of a key or value (`field`) mean."""
 
 
 def serialize(

@@ -13,7 +13,6 @@ from ottla.http.limits import HttpLimits
 from ottla.http.origins import is_loopback
 
 NO_LOGIN, BROKER_LOGIN, OIDC_LOGIN = "none", "broker", "oidc"
-LOGINS = (NO_LOGIN, BROKER_LOGIN, OIDC_LOGIN)
 MIB = 1024 * 1024
 
 

@@ -105,11 +105,6 @@ class StoreContact:
     session_timeout_ms: int = 0
 
     @property
-    def is_connected(self) -> bool:
-        """Return whether there is a connection now."""
-        return self.silent_ms == 0
-
-    @property
     def is_trusted(self) -> bool:
         """Return whether this broker's session is certain to be alive if it was before."""
         return self.silent_ms <= self.session_timeout_ms

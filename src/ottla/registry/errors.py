@@ -147,11 +147,6 @@ def context_not_empty(context: str) -> RegistryError:
     return RegistryError(42211, f"The specified context '{context}' is not empty.")
 
 
-def store_failed(message: str) -> RegistryError:
-    """Return the error for a `_schemas` topic that cannot be read or written."""
-    return RegistryError(50001, message)
-
-
 def timed_out(message: str) -> RegistryError:
     """Return the error for what was not done in time; whether it is done later is not known."""
     return RegistryError(50002, message)

@@ -313,10 +313,6 @@ class Partition:
             min(self.high_watermark, self.log.log_end_offset), self.log.log_start_offset
         )
 
-    def fail_waiting(self, error: KafkaError) -> None:
-        """Fail the requests of all producers that wait for a commit."""
-        self._fail(error)
-
     def close(self) -> None:
         """Fail all waiting requests: this broker no longer has the partition."""
         self._closed = True

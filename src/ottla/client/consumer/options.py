@@ -184,8 +184,3 @@ class ConsumerOptions(ClientOptions):
     def assignors(self) -> tuple[str, ...]:
         """The assignors, in order of preference."""
         return tuple(self.partition_assignment_strategy)
-
-    @property
-    def commits_by_itself(self) -> bool:
-        """Whether offsets are committed without being asked for."""
-        return self.enable_auto_commit and self.group_id is not None

@@ -55,9 +55,6 @@ class ParsedSchema(Protocol):
     def incompatibilities(self, previous: ParsedSchema, words: tuple[str, str]) -> list[str]:
         """Return why this schema cannot read data of `previous`, a schema of the same type."""
 
-    def inline_tags(self) -> list[str]:
-        """Return all tags in the text, each once, in order of appearance."""
-
     def tagged_entities(self) -> dict[Entity, list[str]]:
         """Return the tags of each record and field that has some."""
 
@@ -69,19 +66,3 @@ def changed_tags(present: Iterable[str], add: Iterable[str], remove: Iterable[st
     """Return tags without duplicates, after adding and then removing some."""
     gone = set(remove)
     return [tag for tag in dict.fromkeys([*present, *add]) if tag not in gone]
-
-
-def tags_in_json(node: object) -> list[str]:
-    """Return every tag in a JSON document, each once."""
-    found: dict[str, None] = {}
-    waiting: list[object] = [node]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            tags = item.get(TAGS)
-            if isinstance(tags, list):
-                found.update((tag if isinstance(tag, str) else str(tag), None) for tag in tags)
-            waiting.extend(reversed(list(item.values())))
-        elif isinstance(item, list):
-            waiting.extend(reversed(item))
-    return list(found)

@@ -27,10 +27,6 @@ class Graph:
             self._visit(name, (), done)
         return list(done)
 
-    def readers_of(self, name: str) -> list[str]:
-        """Return the datasets that read `name`."""
-        return [reader for reader, inputs in self.reads.items() if name in inputs]
-
     def upstream_of(self, name: str) -> set[str]:
         """Return everything that `name` reads, directly or indirectly."""
         found: set[str] = set()

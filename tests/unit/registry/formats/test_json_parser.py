@@ -77,7 +77,6 @@ def test_tags_are_found_and_changed() -> None:
     text = json.dumps({"type": "object", "confluent:tags": ["T"], "properties": {"address": address}})
     parsed = parse("JSON", text)
     entity = Entity("object.address.object.street", "sr_field")
-    assert parsed.inline_tags() == ["T", "PII"]
     assert parsed.tagged_entities() == {Entity("object", "sr_record"): ["T"], entity: ["PII"]}
     changed = parse(
         "JSON", parsed.with_tags({entity: ["X"]}, {entity: ["PII"], Entity("object", "sr_record"): ["T"]})
@@ -109,4 +108,3 @@ def test_tags_in_combinations_and_definitions_have_paths_of_their_own() -> None:
     entity = Entity("object.definitions.k.object.m", "sr_field")
     changed = parse("JSON", parsed.with_tags({entity: ["N"]}, {}))
     assert changed.tagged_entities()[entity] == ["D", "N"]
-    assert parsed.inline_tags() == ["Q", "X", "D"]

@@ -182,6 +182,5 @@ def test_tags_are_found_and_changed() -> None:
     field, message = Entity("M.b", "sr_field"), Entity("M", "sr_record")
     tagged = parse("PROTOBUF", parsed.with_tags({field: ["X", "Y"], message: ["T"]}, {}))
     assert tagged.tagged_entities() == {message: ["T"], field: ["X", "Y"]}
-    assert tagged.inline_tags() == ["T", "X", "Y"]
     plain = parse("PROTOBUF", tagged.with_tags({}, {field: ["X", "Y"], message: ["T"]}))
     assert plain.tagged_entities() == {}

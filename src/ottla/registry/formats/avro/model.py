@@ -51,13 +51,6 @@ class AvroType:
             return self.kind
         return f"{self.namespace}.{self.name}" if self.namespace else self.name
 
-    def field_named(self, name: str) -> Field | None:
-        """Return the field with this name."""
-        for candidate in self.fields:
-            if candidate.name == name:
-                return candidate
-        return None
-
 
 def walk(root: AvroType) -> Iterator[AvroType]:
     """Yield every type that is reachable, each once, outer types first."""

@@ -19,7 +19,6 @@ from ottla.registry.formats.parsed import (
     ParsedSchema,
     TagChanges,
     changed_tags,
-    tags_in_json,
 )
 
 
@@ -51,10 +50,6 @@ class AvroSchema:
     def incompatibilities(self, previous: ParsedSchema, words: tuple[str, str]) -> list[str]:
         """Return why this schema cannot read what `previous` wrote."""
         return messages(self.type, cast("AvroSchema", previous).type, words)
-
-    def inline_tags(self) -> list[str]:
-        """Return all tags in the text."""
-        return tags_in_json(json.loads(self.canonical))
 
     def tagged_entities(self) -> dict[Entity, list[str]]:
         """Return the tags of records and fields, by their full names."""

@@ -20,7 +20,6 @@ from ottla.registry.formats.parsed import (
     ParsedSchema,
     TagChanges,
     changed_tags,
-    tags_in_json,
 )
 from ottla.registry.formats.patterns import check_patterns
 
@@ -100,10 +99,6 @@ class JsonSchema:
         if before.normalized == self.normalized and before._references == self._references:
             return []  # the order of keys decides nothing
         return messages(before.node, self.node, words)
-
-    def inline_tags(self) -> list[str]:
-        """Return all tags in the text."""
-        return tags_in_json(self._json)
 
     def tagged_entities(self) -> dict[Entity, list[str]]:
         """Return the tags of objects and properties; paths are like `object.address.object.street`."""

@@ -146,13 +146,6 @@ class ProtobufSchema:
             types = found[index].types
         return _qualified(self._main, names)
 
-    def inline_tags(self) -> list[str]:
-        """Return all tags in the text."""
-        found: dict[str, None] = dict.fromkeys(_tags(self.file.options, "file_meta"))
-        for options, meta in _all_options(self.file.types):
-            found.update(dict.fromkeys(_tags(options, meta)))
-        return list(found)
-
     def tagged_entities(self) -> dict[Entity, list[str]]:
         """Return the tags of messages and fields, by their names without the package."""
         found = {}
@@ -198,22 +191,6 @@ def _uses_confluent(text: str) -> bool:
 def _qualified(file: ProtoFile, names: Iterable[str]) -> str:
     name = ".".join(names)
     return f"{file.package}.{name}" if file.package else name
-
-
-def _all_options(types: Iterable[Message | Enum]) -> Iterable[tuple[list[Option], str]]:
-    for each in types:
-        if isinstance(each, Enum):
-            yield each.options, "enum_meta"
-            for value in each.values:
-                yield value.options, "enum_value_meta"
-        else:
-            yield each.options, "message_meta"
-            for field in each.fields:
-                yield field.options, "field_meta"
-            yield from _all_options(each.types)
-            for oneof in each.oneofs:
-                for field in oneof.fields:
-                    yield field.options, "field_meta"
 
 
 def _entities(types: Iterable[Message | Enum], scope: str) -> Iterable[tuple[Entity, Message | Field]]:
