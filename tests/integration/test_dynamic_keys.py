@@ -48,7 +48,7 @@ from ottla.protocol.records.batch import check_batch, iter_batches
 from ottla.protocol.records.records import Record, encode_batch
 from ottla.replication.partition import Partition
 from ottla.replication.throttle import Rate
-from ottla.testing.quick_disk import QuickDisk, memory_folder
+from ottla.testing.local_cluster import QuickDisk, memory_folder
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 DEADLINE_S = 20.0

@@ -16,8 +16,8 @@ from tests.simulation.transaction_shard import SimShard
 from tests.simulation.transaction_world import World
 
 from ottla.coordinator.transaction.transaction import Transaction
-from ottla.log.producer_state import OpenTransactions, ProducerState
-from ottla.log.verification import Verifications
+from ottla.log.producers.producer_state import OpenTransactions, ProducerState
+from ottla.log.producers.verification import Verifications
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "90"))
 CHUNKS = 5

@@ -36,9 +36,9 @@ from ottla.api.support.authorization import refusal, require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import await_reply, respond_later, try_await
 from ottla.api.support.transaction_checks import check_transactional_id, code_of_fenced
-from ottla.api.support.yielding import in_slices
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
+from ottla.common.yielding import in_slices
 from ottla.coordinator.transaction.machine import Verdicts
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.protocol.errors import (

@@ -23,7 +23,7 @@ from ottla.api.consumer_group_heartbeat import check_protocol
 from ottla.api.support.authorization import NOT_ASKED, authorized_operations, may, require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import check_group_id, try_ask
-from ottla.api.support.yielding import in_slices
+from ottla.common.yielding import in_slices
 from ottla.coordinator.group.consumer import events
 from ottla.coordinator.group.consumer.partitions import SortedPartitions
 from ottla.coordinator.group.consumer.requests import ConsumerGroupDescription, ConsumerMemberDescription

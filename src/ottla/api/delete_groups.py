@@ -13,7 +13,7 @@ from ottla.api.support.authorization import refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import try_ask
 from ottla.api.support.results import code_of
-from ottla.api.support.yielding import in_slices
+from ottla.common.yielding import in_slices
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE

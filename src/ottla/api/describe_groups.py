@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from ottla.api.support.authorization import NOT_ASKED, authorized_operations, refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import try_ask
-from ottla.api.support.yielding import in_slices
+from ottla.common.yielding import in_slices
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import DescribedGroup as Description
 from ottla.protocol.errors import GroupIdNotFound, KafkaError

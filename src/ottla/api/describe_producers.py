@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.authorization import refusal
 from ottla.api.support.context import RequestContext
-from ottla.api.support.yielding import in_slices
-from ottla.log.producer_state import ProducerEntry
+from ottla.common.yielding import in_slices
+from ottla.log.producers.producer_state import ProducerEntry
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, TopicName, i32, i64
 from ottla.security.acls import ResourceType

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from ottla.api.support.authorization import may, require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.transaction_checks import check_transactional_id
-from ottla.api.support.yielding import in_slices
+from ottla.common.yielding import in_slices
 from ottla.coordinator.transaction.transaction import Transaction
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, ProducerId, TopicName, TransactionalId, i16, i32, i32Timedelta

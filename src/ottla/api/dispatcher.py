@@ -22,11 +22,11 @@ from ottla.api.support.context import ClientConnection, RequestContext, Services
 from ottla.api.support.error_response import error_response, rejecting
 from ottla.api.support.forwarding import FORWARDED, forward
 from ottla.api.support.own_configs import CONFIG_APIS, check_before_forwarding
-from ottla.api.support.raw_tokens import answer_raw_token
 from ottla.api.support.request_times import BOUNDS_S, RequestTimes
-from ottla.api.support.slow_requests import SlowRequests
 from ottla.api.support.unanswered import Unanswered
 from ottla.api.table import APIS, BYTES, PRELOADED, ROWS, Handler, RawHandler, Reply
+from ottla.common.clock import Clock
+from ottla.network.peer_log import PeerLog
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (
     IllegalSaslState,
@@ -38,8 +38,80 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.frames import SIZE, decode_request_header, encode_frame, encode_response_header
 from ottla.protocol.schema.messages import request_decoder, response_class, response_encoder
+from ottla.security.exchange import AuthenticationRefused
 from ottla.security.sasl import FIRST_APIS, SaslSession
 from ottla.wire.peers import CLIENT_ID as BROKER_CLIENT_ID
+
+
+def answer_raw_token(
+    connection: ClientConnection, services: Services, message: memoryview
+) -> bytes | Awaitable[None] | None:
+    """Answer a SASL message that comes without a request, after SaslHandshake v0; None: send nothing.
+
+    Message and answer are an int32 size and that many bytes. There is no error response: a client that fails
+    is closed after `connection.failed.authentication.delay.ms`. GSSAPI ends without an answer, as in Kafka.
+    """
+    sasl, clock = connection.sasl, services.clock
+    assert sasl is not None
+    try:
+        answer, _ = sasl.authenticate(bytes(message), clock.wall_ms(), clock.mono_ms())
+    except AuthenticationRefused as error:
+        return _refused(connection, services, str(error))
+    if not sasl.takes_raw_tokens and sasl.identity is not None:
+        connection.principal = sasl.identity.principal
+        connection.is_token_authenticated = sasl.identity.is_token
+        if sasl.mechanism == "GSSAPI":
+            return None
+    return SIZE.pack(len(answer)) + answer
+
+
+async def _refused(connection: ClientConnection, services: Services, reason: str) -> None:
+    """Close late: guessing passwords takes time."""
+    assert connection.sasl is not None
+    await asyncio.sleep(services.config.connection_failed_authentication_delay_ms / 1000)
+    connection.close(f"closed: authentication by {connection.sasl.mechanism} failed: {reason}")
+
+
+logger = logging.getLogger("ottla.slow")
+
+WAIT_BY_DESIGN = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+"""APIs whose clients choose how long to wait, for records or for other members: only local time counts."""
+
+
+class SlowRequests:
+    """Logs the requests that took longer than `limit_s`: the client, the API, and where the time went.
+
+    At most 20 lines in 10 seconds; an infinite limit disables it.
+    """
+
+    def __init__(self, clock: Clock, limit_ms: int) -> None:
+        self._log = PeerLog(clock, logger)
+        self.count = 0
+        self.set_limit(limit_ms)
+
+    def set_limit(self, limit_ms: int) -> None:
+        """Set the limit; a negative one disables the log."""
+        self.limit_s = limit_ms / 1000 if limit_ms >= 0 else float("inf")
+
+    def note(self, ctx: RequestContext, local_s: float, total_s: float) -> None:
+        """Log a request if it was slow."""
+        if (local_s if ctx.api_key in WAIT_BY_DESIGN else total_s) <= self.limit_s:
+            return
+        self.count += 1
+        local_ms, total_ms = round(local_s * 1000), round(total_s * 1000)
+        client = "no client id" if ctx.client_id is None else f"client {ctx.client_id!r}"
+        self._log.warning(
+            ctx.connection.peer,
+            f"slow {ctx.times.api} v{ctx.version} of {client}: {total_ms} ms, "
+            f"{local_ms} ms on the event loop and {total_ms - local_ms} ms waiting",
+            api=ctx.times.api,
+            version=ctx.version,
+            client_id=ctx.client_id,
+            total_ms=total_ms,
+            local_ms=local_ms,
+            waiting_ms=total_ms - local_ms,
+        )
+
 
 log = logging.getLogger(__name__)
 

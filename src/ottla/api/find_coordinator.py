@@ -18,8 +18,8 @@ from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinator
 from ottla.api.support.authorization import require
 from ottla.api.support.brief_wait import POLL_INTERVAL_S, BriefWait
 from ottla.api.support.context import RequestContext
-from ottla.api.support.yielding import in_slices
 from ottla.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.common.yielding import in_slices
 from ottla.protocol.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from ottla.protocol.types import NO_THROTTLE, BrokerId, i32
 from ottla.replication.replica_fetcher import CHANNEL as FETCH_CHANNEL

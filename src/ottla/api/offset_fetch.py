@@ -21,7 +21,7 @@ from ottla.api.support.authorization import may, refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import try_ask
 from ottla.api.support.unanswered import check_retried
-from ottla.api.support.yielding import in_slices
+from ottla.common.yielding import in_slices
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchedOffset, FetchedOffsets, FetchRequest

@@ -24,9 +24,9 @@ from ottla.api.support.context import RequestContext
 from ottla.api.support.leader_hints import leader_hint
 from ottla.api.support.produce_scheduler import Steps
 from ottla.api.support.transaction_verification import Failures, must_be_verified, verify_partitions
-from ottla.api.support.yielding import yield_to_loop
 from ottla.api.table import Reply
 from ottla.common.topic_names import AUDIT_TOPIC, PROTECTED_TOPICS
+from ottla.common.yielding import yield_to_loop
 from ottla.log.validator import is_expensive_to_validate, validate_records
 from ottla.protocol.errors import (
     InvalidRecord,

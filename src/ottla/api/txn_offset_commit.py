@@ -86,7 +86,7 @@ async def _commit(
 
 
 async def _verify(request: TxnOffsetCommitRequest, ctx: RequestContext) -> None:
-    """Make sure that the group's partition is in the transaction; see log/verification.py."""
+    """Make sure that the group's partition is in the transaction; see log/producers/verification.py."""
     partition = ctx.services.groups.led_partition(request.group_id)
     producer = request.producer_id, request.producer_epoch
     if partition.log.producers.has_open_transaction(*producer):

@@ -14,6 +14,7 @@ Reading order:
     file_range            a range of a file, sent without copying
     log_format            log lines as text or JSON
     log_limit             the limit of repeated log lines
+    yielding              long work in slices, so that it does not block the event loop
     java, processes       finding Java; processes that end with their parent
     lazy_exports          packages that import their names on first use
 """

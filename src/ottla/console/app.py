@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from ottla.console.access.gate import Gate, cookies_of, inside
-from ottla.console.access.headers import SECURITY_HEADERS
 from ottla.console.access.sessions import COOKIE, Session
 from ottla.console.assets import Assets
 from ottla.console.console import Console
@@ -26,6 +25,21 @@ from ottla.http.app import HttpApp, Request, Response, json_response
 from ottla.http.errors import HttpError
 from ottla.http.origins import own_hosts
 from ottla.http.routing import Handler, Routes
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+)
+
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,7 @@ Reading order:
     batch_walk, indexes, segment,       a .log file with its indexes; lookups in it; the segments of a log
       segment_lookup, segments
     transaction_index, epoch_cache      aborted transactions; leader epochs
-    producer_state, producer_limit,     idempotent producers and open transactions; limits on appends
-      verification, failed_appends
+    producers                           idempotent producers and open transactions; limits on appends
     log_config, validator, flush        the topic config of a log; validation before an append; one flush
     log, lookup, log_types              a log: append, truncate, read, search
     loading                             opening a log after a clean shutdown or a crash

@@ -19,7 +19,7 @@ from ottla.log.checkpoints import write_atomically
 from ottla.log.disk import Disk, OpenFile
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.file_names import EPOCH_CHECKPOINT, PARTITION_METADATA
-from ottla.log.producer_state import snapshot_path
+from ottla.log.producers.producer_state import snapshot_path
 from ottla.log.segment import Segment
 from ottla.log.storage import Storage
 

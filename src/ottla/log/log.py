@@ -19,21 +19,22 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
-from ottla.log import lookup, producer_state
+from ottla.log import lookup
 from ottla.log.epoch_cache import EpochCache
-from ottla.log.failed_appends import FailedAppends
 from ottla.log.file_names import DELETED, EPOCH_CHECKPOINT, SNAPSHOT, file_name
 from ottla.log.flush import FlushJob, FlushState
 from ottla.log.loading.replay import aborted_entry, producers_at
 from ottla.log.log_config import LogConfig
 from ottla.log.log_types import AppendResult, Hole, LogRead, TimestampOffset
 from ottla.log.lookup import aborted_between
-from ottla.log.producer_state import ProducerState
+from ottla.log.producers import producer_state
+from ottla.log.producers.failed_appends import FailedAppends
+from ottla.log.producers.producer_state import ProducerState
+from ottla.log.producers.verification import Verifications
 from ottla.log.segment import Segment, TornAppend
 from ottla.log.segments import RollRule, Segments
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.log.validator import check_header, check_size, needs_validation, validate_batch
-from ottla.log.verification import Verifications
 from ottla.protocol.errors import KafkaStorageError, OffsetOutOfRange
 from ottla.protocol.records.batch import (
     CONTROL_BIT,

@@ -44,7 +44,7 @@ from ottla.log.file_pool import open_file_limit
 from ottla.log.loading.loader import create_log, open_log
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
-from ottla.log.producer_limit import ProducerLimit
+from ottla.log.producers.producer_limit import ProducerLimit
 from ottla.log.storage import Storage, is_transient
 from ottla.protocol.errors import KafkaStorageError
 

@@ -20,12 +20,12 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from ottla.common.file_range import FileRange
-from ottla.log import producer_state
 from ottla.log.batch_walk import walk_headers
 from ottla.log.disk import OpenFile
 from ottla.log.indexes import NO_TIMESTAMP, CorruptIndex
 from ottla.log.loading.replay import rebuild_txn_indexes
 from ottla.log.log_types import LogRead, TimestampOffset
+from ottla.log.producers import producer_state
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.transaction_index import AbortedTransaction

@@ -30,13 +30,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from ottla.common.clock import Clock
+from ottla.common.yielding import LOGS_PER_SLICE, in_slices
 from ottla.log.compaction.log_cleaner import CleanerSettings, LogCleaner
 from ottla.log.disk import Disk
 from ottla.log.flusher import Flusher
 from ottla.log.log import Log
 from ottla.log.log_directory import LogDirectory
 from ottla.log.retention import apply_retention
-from ottla.log.slices import in_slices
 from ottla.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -237,7 +237,7 @@ class LogMaintenance:
     # Tasks
     async def delete_old_segments(self) -> None:
         """Delete the segments that exceed a retention limit, except in logs that are being compacted."""
-        async for log in in_slices(list(self._directory.logs.values())):
+        async for log in in_slices(list(self._directory.logs.values()), LOGS_PER_SLICE):
             if log.topic_partition in self.cleaner.in_progress:
                 continue
             await self._retain(log)
@@ -266,7 +266,7 @@ class LogMaintenance:
         now_ms = self._clock.wall_ms()
         shortest_ms = _TICK_MS
         due: list[Log] = []
-        async for log in in_slices(list(self._directory.logs.values())):
+        async for log in in_slices(list(self._directory.logs.values()), LOGS_PER_SLICE):
             shortest_ms = min(shortest_ms, log.config.flush_ms)
             if not log.is_closed and log.needs_flush(now_ms):
                 due.append(log)
@@ -288,7 +288,7 @@ class LogMaintenance:
     async def expire_producers(self) -> None:
         """Drop producers that have been idle for too long."""
         now_ms = self._clock.wall_ms()
-        async for log in in_slices(list(self._directory.logs.values())):
+        async for log in in_slices(list(self._directory.logs.values()), LOGS_PER_SLICE):
             log.expire_producers(now_ms, self.settings.producer_expiration_ms)
 
     async def remove_files(self) -> None:

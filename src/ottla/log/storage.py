@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ottla.log.boot_id import mark_disk_failed
 from ottla.log.disk import Disk
 from ottla.log.file_pool import DEFAULT_OPEN_FILES, FilePool
-from ottla.log.producer_limit import ProducerLimit
+from ottla.log.producers.producer_limit import ProducerLimit
 from ottla.protocol.errors import KafkaStorageError
 
 logger = logging.getLogger(__name__)

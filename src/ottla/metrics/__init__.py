@@ -5,7 +5,6 @@ Reading order:
     service             the HTTP endpoints /metrics, /healthz and /readyz of one broker
     http_server         a small HTTP/1.1 server on h11
     health              the responses of /healthz and /readyz
-    health_source       the metrics of what the broker finds wrong with itself
     metric              how a metric is declared; catalogue lists all of them
     jmx_metrics, exporter_metrics, own_metrics          the declarations
     samples             the values that one scrape collects

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Sample
 
 from ottla.api.support.request_times import BOUNDS_S
-from ottla.api.support.yielding import yield_to_loop
+from ottla.common.yielding import yield_to_loop
 from ottla.metrics.catalogue import METRICS
 from ottla.metrics.metric import Kind, Metric
 from ottla.metrics.samples import Column, Distribution, Samples, Summary

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from ottla.api.support.context import Services
-from ottla.api.support.yielding import run_in_slices
+from ottla.common.yielding import run_in_slices
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue
 from ottla.coordinator.group.requests import FetchRequest

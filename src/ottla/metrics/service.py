@@ -10,13 +10,12 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
-from ottla.api.support.yielding import run_in_slices
 from ottla.common.listeners import Address
+from ottla.common.yielding import run_in_slices
 from ottla.metrics import (
     broker_source,
     coordinator_source,
     health,
-    health_source,
     jmx_metrics,
     own_metrics,
     partition_source,
@@ -106,7 +105,7 @@ class MetricsService:
         if view is None:
             samples.put(own_metrics.READY, 0)
             return samples
-        found = await health_source.health(view, samples)
+        found = await broker_source.health(view, samples)
         samples.put(own_metrics.READY, health.is_ready_now(self.phase, found))
         broker_source.broker(view, samples)
         broker_source.network(view, samples)

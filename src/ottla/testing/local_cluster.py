@@ -16,7 +16,9 @@ of their own. Brokers keep their addresses over restarts.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -26,11 +28,59 @@ from ottla.broker.broker import Broker
 from ottla.broker.data_directory import StartError
 from ottla.client.event_loop_thread import EventLoopThread
 from ottla.common.ids import TopicPartition
+from ottla.log.disk import Bytes, RealDisk, RealFile
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.memory import MemoryServer, MemoryStore
 from ottla.testing.broker_process import free_port
-from ottla.testing.quick_disk import QuickDisk, memory_folder
 from ottla.testing.topic_probe import TopicProbe
+
+MEMORY = Path("/dev/shm")
+ENOUGH_BYTES = 256 * 1024 * 1024
+"""Containers often have 64 MiB there: too little for brokers."""
+
+
+class QuickFile(RealFile):
+    """A file that is left to the page cache."""
+
+    __slots__ = ()
+
+    def fsync(self) -> None:
+        """Do nothing."""
+
+
+class QuickDisk(RealDisk):
+    """The operating system's files, never synced: a killed broker loses nothing, a power failure would."""
+
+    def open(self, path: str, *, create: bool = False) -> QuickFile:
+        """Open for reading and writing."""
+        return QuickFile(path, os.O_RDWR | os.O_CREAT if create else os.O_RDWR)
+
+    def open_read(self, path: str) -> QuickFile:
+        """Open for reading only."""
+        return QuickFile(path, os.O_RDONLY)
+
+    def write_file(self, path: str, data: Bytes, *, sync: bool, mode: int = 0o644) -> None:
+        """Write a small file from its beginning."""
+        super().write_file(path, data, sync=False, mode=mode)
+
+    def fsync_dir(self, path: str) -> None:
+        """Do nothing."""
+
+    def sync_all(self, path: str) -> None:
+        """Do nothing."""
+
+
+def memory_folder() -> Path:
+    """Create a folder in memory, or else in the directory of temporary files."""
+    return Path(tempfile.mkdtemp(prefix="ottla-test-", dir=MEMORY if _has_room(MEMORY) else None))
+
+
+def _has_room(folder: Path) -> bool:
+    try:
+        return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free >= ENOUGH_BYTES
+    except OSError:
+        return False
+
 
 TIMEOUT_S = 30.0
 POLL_INTERVAL_S = 0.01

@@ -13,7 +13,7 @@ from ottla.common.ids import TopicPartition
 from ottla.log.disk import Disk
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.file_names import EPOCH_CHECKPOINT, LOG, SNAPSHOT, offset_of
-from ottla.log.producer_state import CorruptSnapshot, ProducerEntry, ProducerState
+from ottla.log.producers.producer_state import CorruptSnapshot, ProducerEntry, ProducerState
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchHeader, crc_of, iter_batches
 from ottla.protocol.records.records import decode_records

@@ -6,8 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.arrow_murmur2 import LONG_KEY, positive_murmur2_of
 from ottla.client.producer.partitioners import positive_murmur2
+from ottla.spark.sink.partitioning import LONG_KEY, positive_murmur2_of
 
 
 @given(st.lists(st.binary(max_size=20) | st.binary(min_size=LONG_KEY - 4, max_size=LONG_KEY + 4)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.log.bench import LogBench, append, idempotent, make_batch, read_batches, read_values
 
-from ottla.log.failed_appends import MAX_PRODUCERS, WAIT_MS
 from ottla.log.log import Log
+from ottla.log.producers.failed_appends import MAX_PRODUCERS, WAIT_MS
 from ottla.protocol.errors import KafkaStorageError, OutOfOrderSequenceNumber
 
 

@@ -15,13 +15,13 @@ from tests.waiting import until
 
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition
+from ottla.common.yielding import in_slices
 from ottla.log.compaction.log_cleaner import CleanerSettings, CleaningStopped, Throttle
 from ottla.log.flusher import Flusher
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
 from ottla.log.maintenance import MAX_FILES_PER_CALL, FileRemover, LogMaintenance, MaintenanceSettings
-from ottla.log.slices import in_slices
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.records import Record, encode_batch
 from ottla.testing.simulation.disk import SimDisk

@@ -10,7 +10,7 @@ from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_directory import LogDirectory
-from ottla.log.producer_limit import LOG_INTERVAL_MS, RECOUNT_MS
+from ottla.log.producers.producer_limit import LOG_INTERVAL_MS, RECOUNT_MS
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.records.control import Marker

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.log.bench import idempotent
 
-from ottla.log.producer_state import CorruptSnapshot, ProducerState
+from ottla.log.producers.producer_state import CorruptSnapshot, ProducerState
 from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import BatchHeader, decode_header
 from ottla.protocol.records.records import Record, encode_batch

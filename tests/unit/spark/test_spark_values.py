@@ -17,8 +17,7 @@ from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.options import SINK, SOURCE, Given
 from ottla.spark.sink.serializing import read_serialize_options, serialized
 from ottla.spark.source.deserializing import BadValue, Deserializer, columns_of_avro, read_deserializer
-from ottla.spark.source.registry_columns import columns_of_json_schema
-from ottla.spark.source.schema_registry import RegistryUnreachable, latest_avro
+from ottla.spark.source.schema_registry import RegistryUnreachable, columns_of_json_schema, latest_avro
 
 AVRO = {
     "type": "record",

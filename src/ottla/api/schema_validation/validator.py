@@ -23,9 +23,9 @@ from ottla.api.schema_validation.named_records import (
 from ottla.api.schema_validation.record_names import Messages
 from ottla.api.schema_validation.registry_http import RegistryAway, RegistryHttp
 from ottla.api.support.produce_scheduler import Steps
-from ottla.api.support.yielding import yield_to_loop
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.schema_keys import RECORD_NAME, TOPIC_NAME
+from ottla.common.yielding import yield_to_loop
 from ottla.log.log_config import LogConfig
 from ottla.log.validator import MAX_INLINE_RECORDS, MAX_NAMED_RECORDS
 from ottla.protocol.errors import InvalidRecord, RequestTimedOut

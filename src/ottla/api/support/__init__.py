@@ -9,10 +9,9 @@ Reading order:
     forwarding                  requests for the controller, forwarded in an Envelope
     brief_wait                  bounds how long a request may block its connection
     produce_scheduler, first_sequence_guard, transaction_verification    used by Produce
-    fetch_sessions, replica_fetch, read_replica                          used by Fetch
+    fetch_sessions, replica_fetch                                        used by Fetch
     coordinator_calls, transaction_checks                                calls to coordinators
-    yielding                                                             long work in slices
-    request_times, slow_requests                                         latency metrics and log
+    request_times                                                        latency metrics
     recently_fenced_brokers, leader_hints, acl_messages                   fields of responses
     table_docs, acl_docs        the pages docs/apis.md and docs/security-acls.md
 """

@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla import __version__
 from ottla.api.support.context import Services
-from ottla.api.support.yielding import run_in_slices
+from ottla.common.yielding import run_in_slices
 from ottla.controller.machine import partitions_awaiting_directory
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.log.log_directories import LogDirectories

@@ -2,8 +2,8 @@
 
 Before the first batch is appended that the log does not know the transaction of, the coordinator is asked,
 once for the whole request, about those of its partitions where that is so. A producer that
-speaks Produce v12 has not added its partitions by AddPartitionsToTxn: then it is not asked but told to add
-them. What may be appended is for the log to decide: see log/verification.py. Producers without a
+speaks Produce v12 has not added its partitions by AddPartitionsToTxn: then the coordinator is asked to add
+them. What may be appended is for the log to decide: see log/producers/verification.py. Producers without a
 transactional id do not come here.
 """
 
@@ -21,7 +21,7 @@ from ottla.api.support.coordinator_calls import await_reply
 from ottla.api.support.produce_scheduler import Steps
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import INTERNAL_TOPICS
-from ottla.log.verification import Verification
+from ottla.log.producers.verification import Verification
 from ottla.protocol.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,

@@ -10,6 +10,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla import __version__
@@ -24,7 +25,6 @@ from ottla.connect.errors import ConnectError, RetriableError
 from ottla.connect.group.protocol import CONNECTOR, TaskId
 from ottla.connect.herder.cluster_state import STARTED, RestartRequest
 from ottla.connect.herder.desired import RunningTask, connector_state, plan, wanted_tasks
-from ottla.connect.herder.metrics import TaskCounters
 from ottla.connect.herder.old_checkpoints import OldCheckpoints
 from ottla.connect.herder.statuses import (
     FAILED,
@@ -40,6 +40,28 @@ from ottla.connect.sdk import SOURCE
 if TYPE_CHECKING:
     from ottla.connect.herder.herder import Herder
     from ottla.connect.herder.topic_table import TopicTable
+
+
+@dataclass
+class TaskCounters:
+    """Counted since the worker has first run the task."""
+
+    records: int = 0
+    batches: int = 0
+    batch_ms: int = 0
+    largest_batch: int = 0
+    dead_letters: int = 0
+    failures: int = 0
+    last_error: str | None = None
+
+    def add(self, report: dict[str, Any]) -> None:
+        """Count a batch."""
+        self.records += report["records"]
+        self.batches += 1
+        self.batch_ms += report["duration_ms"]
+        self.largest_batch = max(self.largest_batch, report["records"])
+        self.dead_letters = max(self.dead_letters, report["dead_letters"])
+
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
 from ottla.log.compaction.offset_map import OffsetMap
-from ottla.log.producer_state import ProducerEntry
+from ottla.log.producers.producer_state import ProducerEntry
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchHeader, Buffer, check_crc

@@ -34,7 +34,7 @@ from ottla.log.compaction.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap
 from ottla.log.compaction.policy import CleanableStats, group_segments
 from ottla.log.file_names import CLEANED
 from ottla.log.log import Log
-from ottla.log.producer_state import ProducerEntry
+from ottla.log.producers.producer_state import ProducerEntry
 from ottla.log.segment import Segment
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchHeader, check_crc, decode_header

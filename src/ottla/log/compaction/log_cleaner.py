@@ -19,12 +19,12 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
+from ottla.common.yielding import LOGS_PER_SLICE, in_slices
 from ottla.log.compaction.job import CannotCompact, CompactionJob, LogChanged
 from ottla.log.compaction.offset_map import DEFAULT_LOAD_FACTOR
 from ottla.log.compaction.policy import CleanableStats, compute_cleanable_stats
 from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.log import Log
-from ottla.log.slices import in_slices
 from ottla.log.storage import Storage
 from ottla.protocol.errors import KafkaError, KafkaStorageError
 
@@ -141,7 +141,7 @@ class LogCleaner:
 
     async def _find_dirtiest(self) -> tuple[Log, CleanableStats] | None:
         best: tuple[Log, CleanableStats] | None = None
-        async for log in in_slices(list(self._logs())):
+        async for log in in_slices(list(self._logs()), LOGS_PER_SLICE):
             if not log.config.is_compacted or log.topic_partition in self.in_progress:
                 continue
             if (log.topic_partition, log.topic_id) in self.uncleanable:

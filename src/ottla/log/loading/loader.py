@@ -14,7 +14,7 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
-from ottla.log import producer_state, transaction_index
+from ottla.log import transaction_index
 from ottla.log.batch_walk import walk_headers
 from ottla.log.checkpoints import (
     LOG_STARTS,
@@ -45,6 +45,7 @@ from ottla.log.loading.replay import producers_at, rebuild_txn_indexes, replay_e
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.log_types import Hole
+from ottla.log.producers import producer_state
 from ottla.log.segment import Segment, SegmentFiles
 from ottla.log.segments import Segments
 from ottla.log.storage import Storage

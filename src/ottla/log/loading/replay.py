@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ottla.log import producer_state
 from ottla.log.epoch_cache import EpochCache
-from ottla.log.producer_state import EndedTransaction, ProducerState
+from ottla.log.producers import producer_state
+from ottla.log.producers.producer_state import EndedTransaction, ProducerState
 from ottla.log.segment import Segment
 from ottla.log.segments import Segments
 from ottla.log.transaction_index import AbortedTransaction

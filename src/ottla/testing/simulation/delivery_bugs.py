@@ -16,7 +16,7 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetKey, OffsetValue, Record
 from ottla.coordinator.partition_writer import PartitionWriter
 from ottla.log.flush import FlushJob
-from ottla.log.producer_state import ProducerState
+from ottla.log.producers.producer_state import ProducerState
 from ottla.protocol.produce_codec import ProducePartitionResult
 from ottla.replication.isr import InSyncReplicas
 from ottla.replication.leader import LeaderState

@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.api.dispatcher import SlowRequests
 from ottla.api.support.context import RequestContext
 from ottla.api.support.request_times import RequestTimes
-from ottla.api.support.slow_requests import SlowRequests
 from ottla.common.clock import ManualClock
 from ottla.protocol.api_keys import ApiKey
 

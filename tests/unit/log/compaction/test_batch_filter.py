@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.log.compaction.batch_filter import AbortedTransactions, BatchFilter
 from ottla.log.compaction.offset_map import OffsetMap
-from ottla.log.producer_state import BatchMetadata, ProducerEntry
+from ottla.log.producers.producer_state import BatchMetadata, ProducerEntry
 from ottla.protocol.errors import CorruptMessage
 from ottla.protocol.records.batch import BatchHeader, check_crc, decode_header
 from ottla.protocol.records.records import Record, decode_records, encode_batch

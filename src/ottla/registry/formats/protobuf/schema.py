@@ -14,11 +14,39 @@ from ottla.registry.formats.protobuf.compatibility import Compared, messages
 from ottla.registry.formats.protobuf.compiler import compile_descriptors
 from ottla.registry.formats.protobuf.descriptors import parse_base64
 from ottla.registry.formats.protobuf.elements import Enum, Field, Message, Option, ProtoFile
-from ottla.registry.formats.protobuf.map_entries import with_maps
 from ottla.registry.formats.protobuf.parser import parse_proto
 from ottla.registry.formats.protobuf.type_table import TypeTable
 from ottla.registry.formats.protobuf.well_known import well_known
 from ottla.registry.formats.protobuf.writer import Unresolved, canonical_text, normalized_text
+
+
+def with_maps(file: ProtoFile) -> ProtoFile:
+    """Return the file with `map<key, value>` for fields whose type is a message of map entries."""
+    if not any(_has_entry(each) for each in file.types if isinstance(each, Message)):
+        return file
+    return replace(file, types=[_message(each) if isinstance(each, Message) else each for each in file.types])
+
+
+def _has_entry(message: Message) -> bool:
+    nested = [each for each in message.types if isinstance(each, Message)]
+    return message.is_map_entry or any(map(_has_entry, nested))
+
+
+def _message(message: Message) -> Message:
+    entries = {}
+    for each in message.types:
+        if isinstance(each, Message) and each.is_map_entry:
+            inner = {field.name: field.type for field in each.fields}
+            entries[each.name] = f"map<{inner.get('key', 'string')}, {inner.get('value', 'string')}>"
+    kept = [each for each in message.types if each.name not in entries]
+    types = [_message(each) if isinstance(each, Message) else each for each in kept]
+    oneofs = [replace(each, fields=[_field(f, entries) for f in each.fields]) for each in message.oneofs]
+    return replace(message, fields=[_field(f, entries) for f in message.fields], oneofs=oneofs, types=types)
+
+
+def _field(field: Field, entries: dict[str, str]) -> Field:
+    kind = entries.get(field.type.rpartition(".")[2])
+    return field if kind is None or field.label != "repeated" else replace(field, type=kind, label=None)
 
 
 def _parse(text: str) -> ProtoFile:

@@ -4,7 +4,6 @@ engine         which rules run when, and what happens after them
 expressions    CEL and JSONata
 fields         the fields of a record, with their tags, for rules about fields
 field_walks    how fields are found in Avro, JSON and Protobuf data
-migrations     rules between the version that wrote a record and the one that reads it
 dead_letters   records that a rule refused, sent to a topic
 """
 

@@ -14,7 +14,7 @@ from ottla.coordinator.markers import MarkerWriter
 from ottla.coordinator.transaction import ending, machine, starting
 from ottla.coordinator.transaction.transaction import NO_PRODUCER, Producer, State, Transaction
 from ottla.log.log import Log
-from ottla.log.producer_state import OpenTransactions
+from ottla.log.producers.producer_state import OpenTransactions
 from ottla.log.segment import Segment
 from ottla.log.transaction_index import AbortedTransaction
 

@@ -1,8 +1,8 @@
 import asyncio
 from types import SimpleNamespace
 
-from ottla.api.support import yielding
-from ottla.api.support.yielding import run_in_slices
+from ottla.common import yielding
+from ottla.common.yielding import run_in_slices
 
 
 async def test_long_work_yields_to_the_event_loop_every_few_milliseconds(monkeypatch):

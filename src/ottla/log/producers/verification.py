@@ -13,7 +13,7 @@ resent.
 
 from __future__ import annotations
 
-from ottla.log.producer_state import ProducerState
+from ottla.log.producers.producer_state import ProducerState
 from ottla.protocol.errors import InvalidTxnState, OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import BatchHeader
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from ottla.log.producer_state import BatchMetadata, ProducerState
+from ottla.log.producers.producer_state import BatchMetadata, ProducerState
 from ottla.protocol.errors import KafkaStorageError, OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import BatchHeader
 
