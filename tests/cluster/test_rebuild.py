@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.waiting import wait_until
 
 from ottla.testing.broker_process import BrokerFailed
 from ottla.testing.cluster_process import ClusterProcess
@@ -67,13 +68,6 @@ def consume(cluster: ClusterProcess) -> list[str]:
     return read
 
 
-def wait_for(what: str, condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 def is_without(cluster: ClusterProcess, number: int) -> bool:
     """Return whether a broker is in sync nowhere."""
     return all(number not in each.in_sync for each in cluster.view(1).partitions.values())
@@ -100,7 +94,7 @@ def test_a_cluster_is_rebuilt_from_its_brokers_after_zookeeper_lost_everything(
     acked = produce(cluster, 0, 300)
     before = topic_id(cluster)
     cluster.kill(3)  # it will be behind, though the first copies call it in sync
-    wait_for("broker 3 out of sync", lambda: is_without(cluster, 3))
+    wait_until(lambda: is_without(cluster, 3), "broker 3 out of sync", WITHIN_S)
     acked |= produce(cluster, 300, 300)
     for number in (1, 2):
         cluster.kill(number)
@@ -158,7 +152,7 @@ def test_an_older_zookeeper_is_refused_until_the_newest_state_is_back(
         )  # fmt: skip
         return shown.returncode == 1 and shown.stdout.count("went back") >= 1
 
-    wait_for("health tells that ZooKeeper went back", says_so)
+    wait_until(says_so, "health reports the older ZooKeeper", WITHIN_S)
     with pytest.raises(BrokerFailed):  # also a broker that starts
         cluster.start(3)
     assert "the metadata went back" in cluster.brokers[3].stderr_tail(30)

@@ -21,6 +21,7 @@ from kio.schema.errors import ErrorCode
 from tests.integration.wire_transactions import WireProducer
 from tests.unit.controller.one_partition import CONFIG, OnePartition
 from tests.unit.controller.test_machine_maintenance import image_of
+from tests.waiting import until
 
 from ottla.api.support.health_facts import collect
 from ottla.api.support.health_findings import findings
@@ -183,12 +184,6 @@ class World:
         found = re.search(rf'ottla_metrics_left_out{{what="{kind}"}} (\d+)', await self.metrics())
         assert found is not None
         return int(found[1])
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 def stored(log: Log) -> list[tuple[int, int, bool]]:

@@ -65,12 +65,12 @@ class GroupCoordinator:
     @property
     def machines(self) -> list[GroupMachine]:
         """The machines of the partitions that this broker coordinates now."""
-        return [shard.runtime.machine for shard in self._shards if shard.runtime.is_active]
+        return self._shards.machines
 
     @property
     def loading_count(self) -> int:
         """How many partitions of the topic are still being loaded."""
-        return sum(not shard.runtime.is_active for shard in self._shards)
+        return self._shards.loading_count
 
     @property
     def parked_count(self) -> int:

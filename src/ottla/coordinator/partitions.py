@@ -147,6 +147,16 @@ class Shards(Generic[M]):
             self._unload(index)
         await asyncio.gather(*loading, return_exceptions=True)
 
+    @property
+    def machines(self) -> list[M]:
+        """The machines of the partitions that this broker coordinates now."""
+        return [shard.runtime.machine for shard in self if shard.runtime.is_active]
+
+    @property
+    def loading_count(self) -> int:
+        """How many partitions this broker is to coordinate and has not loaded yet."""
+        return sum(not shard.runtime.is_active for shard in self)
+
     def check_started(self) -> None:
         """Refuse to work before the start, and after the stop."""
         if self._unsubscribe is None:

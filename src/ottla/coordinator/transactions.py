@@ -150,12 +150,12 @@ class TransactionCoordinator:
     @property
     def machines(self) -> list[TransactionMachine]:
         """The machines of the partitions that this broker coordinates now."""
-        return [shard.runtime.machine for shard in self._shards if shard.runtime.is_active]
+        return self._shards.machines
 
     @property
     def loading_count(self) -> int:
         """How many partitions this broker is to coordinate and has not read yet."""
-        return sum(not shard.runtime.is_active for shard in self._shards)
+        return self._shards.loading_count
 
     # Service
 

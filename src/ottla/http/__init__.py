@@ -11,6 +11,7 @@
     origins    refuses what pages of other sites have browsers send
     guard      connections whose request does not come, or is too large, are closed
     server     listens, serves, and stops in good order
+    metrics    the answer to a scrape
     json_client      the other side: JSON requests to a service, with credentials
 
 It stands on uvicorn, starlette and our clients, and imports nothing of the broker. Brokers serve their

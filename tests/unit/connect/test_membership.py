@@ -12,6 +12,7 @@ from kio.schema.heartbeat.v4 import HeartbeatRequest, HeartbeatResponse
 from kio.schema.join_group.v9 import JoinGroupRequest, JoinGroupResponse
 from kio.schema.leave_group.v5 import LeaveGroupRequest
 from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
+from tests.waiting import until
 
 from ottla.client.errors import ClientError
 from ottla.connect.group import membership
@@ -105,12 +106,6 @@ def member(coordinator: Coordinator, events: Events) -> GroupMembership:
     made = GroupMembership(any_cluster, OPTIONS, events)
     made._coordinators = coordinator  # type: ignore[assignment]
     return made
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not is_so():  # noqa: ASYNC110 - the coordinator of this test only counts
-            await asyncio.sleep(0)
 
 
 async def test_an_error_of_the_heartbeat_loop_does_not_end_the_membership(quick: None) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.wire.in_flight import DeadlineTimer
@@ -124,3 +125,10 @@ def take_here(
             return found, 0.0
         left_s = None if ends_at_ms is None else max(ends_at_ms - core.clock.mono_ms(), 0.0) / 1000
     return None, left_s
+
+
+async def wait_for(event: asyncio.Event, timeout_s: float | None) -> None:
+    """Wait until an event is set or the timeout has passed (None: no timeout)."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()

@@ -10,6 +10,7 @@ from ottla.connect.group.protocol import CONNECTOR, TaskId
 from ottla.connect.herder.herder import Herder
 from ottla.connect.sdk import SOURCE
 from ottla.http.app import Request, Response, json_response
+from ottla.http.metrics import Sample, metrics_response
 from ottla.http.routing import Routes
 
 METRICS = {
@@ -35,8 +36,6 @@ METRICS = {
     "ottla_connect_requests_total": "Requests answered, by method, path and status.",
 }
 """The metrics, with their help texts."""
-
-Sample = tuple[dict[str, str], float]
 
 
 class WorkerMetrics:
@@ -68,24 +67,7 @@ class WorkerMetrics:
 
     async def scrape(self, request: Request) -> Response:
         """Answer in Prometheus' text format, or OpenMetrics."""
-        from prometheus_client.exposition import choose_encoder
-        from prometheus_client.metrics_core import Metric as Family
-        from prometheus_client.registry import Collector
-
-        families = []
-        for name, samples in self.samples():
-            kind = "counter" if name.endswith("_total") else "gauge"
-            family = Family(name.removesuffix("_total"), METRICS[name], kind)
-            for labels, value in samples:
-                family.add_sample(name, labels, value)
-            families.append(family)
-
-        class Families(Collector):
-            def collect(self) -> Iterator[Family]:
-                yield from families
-
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(Families()), content_type=content_type)
+        return metrics_response(request, METRICS, self.samples())
 
     def samples(self) -> Iterator[tuple[str, list[Sample]]]:
         """Yield each metric with its samples."""

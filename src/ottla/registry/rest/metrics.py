@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from ottla.http.app import Request, Response, json_response
+from ottla.http.metrics import Sample, metrics_response
 from ottla.http.routing import Routes
 from ottla.registry.service import Registry
 from ottla.registry.topic import Unavailable
@@ -26,8 +27,6 @@ METRICS = {
     "ottla_registry_ready": "1 if requests can be answered.",
 }
 """The metrics, with their help texts."""
-
-Sample = tuple[dict[str, str], float]
 
 
 class RegistryMetrics:
@@ -52,25 +51,7 @@ class RegistryMetrics:
 
     async def scrape(self, request: Request) -> Response:
         """Answer in Prometheus' text format, or OpenMetrics."""
-        from prometheus_client.exposition import choose_encoder
-        from prometheus_client.metrics_core import Metric as Family
-        from prometheus_client.registry import Collector
-
-        lag = await self._lag()
-        families = []
-        for name, samples in self._samples(lag):
-            kind = "counter" if name.endswith("_total") else "gauge"
-            family = Family(name.removesuffix("_total"), METRICS[name], kind)
-            for labels, value in samples:
-                family.add_sample(name, labels, value)
-            families.append(family)
-
-        class Families(Collector):
-            def collect(self) -> Iterator[Family]:
-                yield from families
-
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(Families()), content_type=content_type)
+        return metrics_response(request, METRICS, self._samples(await self._lag()))
 
     async def health(self, request: Request) -> Response:
         """Answer the liveness probe: 503 if the reader of the topic has ended."""

@@ -21,6 +21,7 @@ from ottla.client.consumer.dedicated_connections import DedicatedConnections
 from ottla.client.consumer.fetching.leaders import PASSING, Leaders
 from ottla.client.consumer.fetching.partition_state import UNKNOWN, Chunk, PartitionState
 from ottla.client.consumer.options import ConsumerOptions
+from ottla.client.consumer.waiting import wait_for
 from ottla.client.errors import ClientClosed, ClientError, error_for
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
@@ -208,11 +209,7 @@ class Fetcher:
             while True:
                 self._wake.clear()
                 pause_s = await self._start_fetches()
-                try:
-                    async with asyncio.timeout(pause_s):
-                        await self._wake.wait()
-                except TimeoutError:
-                    pass
+                await wait_for(self._wake, pause_s)
         finally:
             tasks = list(self._tasks.values())
             for task in tasks:

@@ -22,6 +22,7 @@ from ottla.client.consumer.assignment import Assignment
 from ottla.client.consumer.fetching.leaders import PASSING, Leaders
 from ottla.client.consumer.fetching.partition_state import Need, PartitionState
 from ottla.client.consumer.options import ConsumerOptions, duration_ms
+from ottla.client.consumer.waiting import wait_for
 from ottla.client.errors import ClientClosed, ClientError
 from ottla.client.offsets import EARLIEST, LATEST, EpochEnd, ask_epoch_ends, ask_offsets
 from ottla.common.clock import Clock
@@ -93,11 +94,7 @@ class Positions:
         while True:
             self._wake.clear()
             rest_s = await self._look()
-            try:
-                async with asyncio.timeout(rest_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+            await wait_for(self._wake, rest_s)
 
     async def _look(self) -> float | None:
         now = self._loop.time()

@@ -27,6 +27,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.consumer.membership.membership import GroupEvents, Membership
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.consumer.subscription import Topics
+from ottla.client.consumer.waiting import wait_for
 from ottla.client.coordinators import Coordinators
 from ottla.client.errors import ClientError, raise_for
 from ottla.common.ids import TopicPartition, new_uuid, uuid_text
@@ -128,11 +129,7 @@ class ConsumerProtocolMembership(Membership):
         self._soon.set()
 
     async def _rest(self) -> None:
-        try:
-            async with asyncio.timeout(self._interval_s):
-                await self._soon.wait()
-        except TimeoutError:
-            pass
+        await wait_for(self._soon, self._interval_s)
 
     async def _heartbeat(self) -> None:
         if self._is_lost:
