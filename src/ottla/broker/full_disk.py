@@ -109,7 +109,7 @@ class FullDisk:
             await self._publish()
             while not await asyncio.to_thread(self._has_room):
                 await asyncio.sleep(PROBE_EVERY_S)
-                await self._publish()  # replicas were moved, or there was nobody else who could lead
+                await self._publish()  # replicas were moved, or there was no other broker that could lead
             self._noticed.clear()
             self._storage.is_full = False
             extra = {"event": "disk-has-room", "path": path}

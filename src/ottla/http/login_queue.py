@@ -17,7 +17,7 @@ from ipaddress import IPv6Network
 
 
 class LoginQueue:
-    """Lets a number of logins be under way at once."""
+    """Lets a number of logins be in progress at once."""
 
     def __init__(self, at_once: int) -> None:
         self._free = at_once

@@ -1,4 +1,4 @@
-"""Logins at an OpenID provider that are under way: kept by the browser, not by the console.
+"""Logins at an OpenID provider that are in progress: kept by the browser, not by the console.
 
 What the console must remember of a login (its nonce, the PKCE verifier) is derived from the login's state by
 a key of this process. So nothing is kept that a flood of begun logins could displace, and nothing that grows.
