@@ -148,7 +148,6 @@ def produce(
         keeps_partitions=keep_partitions,
         encoder=encoder,
         key_field=key_field,
-        is_row=input_format in TABLES,
         template=form.template,
     )
     options = session.settings_for(ProducerOptions, acks=acks, compression_type=compression)

@@ -23,8 +23,6 @@ class LineReader:
     keeps_partitions: bool
     encoder: Encoder | None = None
     key_field: str | None = None
-    is_row: bool = False
-    """Whether a line is a row of a table, as JSON."""
     template: InputTemplate | None = None
 
     def in_bulk(self, lines: list[bytes]) -> tuple[list[bytes], list[bytes] | None] | None:

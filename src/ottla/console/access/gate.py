@@ -67,7 +67,7 @@ class Gate:
         return self.console.sessions.find(cookies_of(request).get(COOKIE), is_use=not is_by_itself)
 
     async def program(self, request: Request) -> Session:
-        """Return the session of a program: by its cookie, by HTTP basic authentication, or anybody's."""
+        """Return the session of a program: by its cookie, by HTTP basic authentication, or anonymous."""
         found = self._known(request)
         if found is not None:
             return found

@@ -41,7 +41,7 @@ FAST = {
 """For sessions on this machine. The checkpoint manager does not test whether another run of the query has
 written a file: so each query locks its checkpoint (checkpoint_lock.py)."""
 LOCAL_DEFAULTS = {
-    # Spark's own: the address of this machine's name. Nobody else has to reach a driver without executors.
+    # Spark's own: the address of this machine's name. No other host has to reach a driver without executors.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
