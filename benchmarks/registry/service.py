@@ -64,7 +64,9 @@ async def look_up(url: str, ids: int, seconds: float) -> int:
         reader, writer = await asyncio.open_connection(host, int(port))
         while time.perf_counter() < end:
             number = (number * 7 + 1) % ids
-            writer.write(b"GET /schemas/ids/%d HTTP/1.1\r\nhost: x\r\naccept: */*\r\n\r\n" % (number + 1))
+            writer.write(
+                b"GET /schemas/ids/%d HTTP/1.1\r\nhost: localhost\r\naccept: */*\r\n\r\n" % (number + 1)
+            )
             head = await reader.readuntil(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200"), head
             length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
@@ -84,7 +86,7 @@ async def register(url: str, count: int) -> list[float]:
     for number in range(count):
         body = json.dumps({"schema": RECORD % (10**6 + number)}).encode()
         head = f"POST /subjects/registered-{number}/versions HTTP/1.1\r\n"
-        head += f"host: x\r\ncontent-length: {len(body)}\r\n\r\n"
+        head += f"host: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
         started = time.perf_counter()
         writer.write(head.encode() + body)
         answer = await reader.readuntil(b"\r\n\r\n")

@@ -24,10 +24,11 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
     }
     with secure_broker(tmp_path_factory.mktemp("security"), **more) as started:
         with started.admin() as admin:
-            for topic in ("numbers", "copies"):
+            for topic in ("numbers", "copies", "secrets"):
                 admin.create_topic(topic, partitions=2)
             kinds = ("topic", "group", "transactional_id")  # the sink has a topic of decisions, too
             acls = [Acl(f"User:{USER}", "all", each, "*") for each in kinds]
+            acls.append(Acl(f"User:{USER}", "all", "topic", "secrets", permission="deny"))
             assert admin.create_acls(acls) == [None] * len(acls)
         yield started
 
@@ -84,3 +85,10 @@ def test_a_wrong_password_is_refused_with_the_reason(spark: Any, options: dict[s
     wrong = {**options, "kafka.sasl.jaas.config": f'{SCRAM_MODULE} required username="{USER}" password="no";'}
     with pytest.raises(Exception, match=r"(?i)refused the login|authentication"):
         spark.read.format("ottla").options(**wrong, subscribe="numbers").load().count()
+
+
+def test_a_topic_that_the_user_may_not_read_is_refused_by_its_name(
+    spark: Any, options: dict[str, str]
+) -> None:
+    with pytest.raises(Exception, match="not authorized to describe topic secrets"):
+        spark.read.format("ottla").options(**options, subscribe="secrets").load().count()
