@@ -122,7 +122,7 @@ def _furnish(bootstrap: str, registry: RunningRegistry, connect: RunningWorker) 
             ]
         )
         admin.alter_quotas({"user": "billing"}, set_to={"producer_byte_rate": 1_048_576.0})
-    config = {"connector.class": "Datagen", "topic": "clicks", "quickstart": "clickstream", "tasks.max": "1"}
+    config = {"connector.class": "Datagen", "topic": "clicks", "template": "pageviews", "tasks.max": "1"}
     httpx.put(f"{connect.url}/connectors/clicks/config", json=config).raise_for_status()
 
 

@@ -14,7 +14,7 @@ from ottla.client import Consumer, Producer
 from ottla.client.admin import Admin
 from ottla.client.errors import ClientError
 from ottla.protocol.errors import KafkaError
-from ottla.spark.pipelines.run.state import PAUSED, STOPPED
+from ottla.spark.pipelines.run.state import PAUSED, STARTING, STOPPED
 from ottla.testing.local_broker import OttlaBroker
 
 
@@ -92,7 +92,11 @@ def test_a_topic_is_analyzed_and_what_matches_is_copied(browser: Browser, broker
 
 
 def test_a_pipeline_shows_what_its_driver_does(browser: Browser, pipelines: Path) -> None:
+    write_pipeline_state(pipelines, STARTING, flows=0)
     page = browser.open("/pipelines/shop")
+    shows(page, "starting")
+    write_pipeline_state(pipelines)
+    shows(page, "Rows per second")
     page.get_by_role("button", name="Pause").click()
     shows(page, "shop pauses after its current batches.")
     assert (pipelines / "shop" / "paused").exists()

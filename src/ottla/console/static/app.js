@@ -292,7 +292,7 @@
     if (tail) startTail(tail);
     addEventListener("resize", () => $$(".plot").forEach(draw));
   };
-  document.addEventListener("htmx:afterSwap", (event) => { localTimes(event.target); if (event.target === document.body) { showSaved(); $$(".plot").forEach(draw); } });
+  document.addEventListener("htmx:afterSwap", (event) => { if ($("[data-reload]", event.target)) location.reload(); localTimes(event.target); if (event.target === document.body) { showSaved(); $$(".plot").forEach(draw); } });
   ready();
   follow();
 })();

@@ -81,9 +81,10 @@ async def _the_pipeline(ctx: Context) -> Any:
 
 async def pipeline(ctx: Context) -> Data:
     """Return a pipeline with its flows."""
-    state = await _the_pipeline(ctx)
+    state, tab = await _the_pipeline(ctx), ctx.query("tab", "flows")
     return {
-        "tab": ctx.query("tab", "flows"),
+        "tab": tab,
+        "has_other_flows": tab == "flows" and ctx.number("flows", len(state.flows)) != len(state.flows),
         "pipeline": _row(state),
         "flows": list(state.flows),
         "can_stop": state.is_here() and state.now() in _alive(),
@@ -190,7 +191,10 @@ SECTION = Section(
             "A pipeline and its flows",
             "pipeline.html",
             pipeline,
-            query=(Parameter("tab", "The page that its state is shown on"),),
+            query=(
+                Parameter("tab", "The page that its state is shown on"),
+                Parameter("flows", "How many flows it shows", "integer"),
+            ),
             fragment="parts/pipeline_state.html",
         ),
         View(
