@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 BOOT_FILE = ".boot"
 DISK_FAILED_FILE = ".boot.doubtful"
+ASIDE_FILE = ".boot.opening"
 
 
 def is_same_boot(disk: Disk, directory: str, name: str = BOOT_FILE) -> bool:
@@ -46,6 +47,25 @@ def mark_disk_failed(disk: Disk, directory: str) -> None:
         pass  # the broker was not yet in the cluster
     except OSError:
         remove_boot_id(disk, directory)
+
+
+def set_boot_id_aside(disk: Disk, directory: str) -> None:
+    """Make the next start assume that records are lost, unless the boot id is put back."""
+    try:
+        disk.rename(f"{directory}/{BOOT_FILE}", f"{directory}/{ASIDE_FILE}")
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        logger.error("cannot rename %s/%s: %s", directory, BOOT_FILE, error)
+    remove_boot_id(disk, directory)
+
+
+def put_boot_id_back(disk: Disk, directory: str) -> None:
+    """Undo `set_boot_id_aside`, which needs no space on the disk."""
+    try:
+        disk.rename(f"{directory}/{ASIDE_FILE}", f"{directory}/{BOOT_FILE}")
+    except OSError as error:
+        logger.error("cannot rename %s/%s: %s", directory, ASIDE_FILE, error)
 
 
 def remove_boot_id(disk: Disk, directory: str) -> None:

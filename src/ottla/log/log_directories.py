@@ -73,9 +73,11 @@ class LogDirectories:
         """Open every directory; one whose disk cannot be used is left out, unless it is the last one."""
         self._complete_moves()
         self._refuse_duplicates()
+        is_one_of_several = len(self.paths) > 1
         for each in list(self.directories):
+            lock = (locks or {}).get(each.path)
             try:
-                each.open(config_for, (locks or {}).get(each.path), is_replicated)
+                each.open(config_for, lock, is_replicated, is_one_of_several=is_one_of_several)
             except LogDirectoryUnusable as error:
                 self._leave_out(each, str(error), error)
 

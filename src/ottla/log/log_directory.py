@@ -21,7 +21,14 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition, new_uuid, parse_uuid, uuid_text
-from ottla.log.boot_id import BOOT_FILE, DISK_FAILED_FILE, is_same_boot, remove_boot_id, write_boot_id
+from ottla.log.boot_id import (
+    BOOT_FILE,
+    DISK_FAILED_FILE,
+    is_same_boot,
+    put_boot_id_back,
+    set_boot_id_aside,
+    write_boot_id,
+)
 from ottla.log.checkpoints import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
@@ -45,7 +52,7 @@ from ottla.log.loading.loader import create_log, open_log
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
 from ottla.log.producers.producer_limit import ProducerLimit
-from ottla.log.storage import Storage, is_transient
+from ottla.log.storage import Storage, is_no_space, is_transient
 from ottla.protocol.errors import KafkaStorageError
 
 logger = logging.getLogger(__name__)
@@ -132,11 +139,15 @@ class LogDirectory:
         config_for: Callable[[str], LogConfig],
         lock: Callable[[], None] | None = None,
         is_replicated: Callable[[TopicPartition], bool] = lambda _: False,
+        *,
+        is_one_of_several: bool = False,
     ) -> None:
         """Lock the directory, check its owner, and open every log in it.
 
         `lock` releases the directory's lock, if it is already held (`lock_directory`). `is_replicated`
         returns whether other brokers have a copy of a partition: such a log is truncated where it is damaged.
+        One of several directories is unusable if a log cannot be opened because the disk is full: otherwise
+        all of the broker's replicas would count as damaged.
         """
         try:
             if not self._disk.exists(self.path):
@@ -145,7 +156,7 @@ class LogDirectory:
             self._release = lock or lock_directory(self._disk, self.path)
             self._check_owner()
             self._is_replicated = is_replicated
-            self._open_logs(config_for)
+            self._open_logs(config_for, is_one_of_several=is_one_of_several)
         except OSError as error:
             self._unlock()
             raise LogDirectoryUnusable(f"log directory {self.path} cannot be used: {error}") from error
@@ -197,12 +208,12 @@ class LogDirectory:
     def _has_logs(self) -> bool:
         return bool(self.partitions_on_disk())
 
-    def _open_logs(self, config_for: Callable[[str], LogConfig]) -> None:
+    def _open_logs(self, config_for: Callable[[str], LogConfig], *, is_one_of_several: bool) -> None:
         disk, marker = self._disk, f"{self.path}/{CLEAN_SHUTDOWN}"
         self.was_clean = disk.exists(marker)
         is_same_boot_id = is_same_boot(disk, self.path)
         had_disk_failure = is_same_boot(disk, self.path, DISK_FAILED_FILE)
-        remove_boot_id(disk, self.path)
+        set_boot_id_aside(disk, self.path)
         self.checkpoints.read()
         self.high_watermarks = dict(self.checkpoints.high_watermarks)
         for entry in disk.list_dir(self.path):
@@ -221,6 +232,8 @@ class LogDirectory:
         self.checkpoints.set_unopened(ChainMap(self.failed, self.unnamed))
         for log in self.logs.values():
             self._lower_checkpoints(log)
+        if is_one_of_several:
+            self._refuse_if_full(is_intact=is_same_boot_id)
         is_damaged = bool(self.failed) or any(log.is_damaged for log in self.logs.values())
         self.may_have_lost_records = is_damaged or not (self.was_clean or is_same_boot_id)
         self.seems_whole = self.may_have_lost_records and had_disk_failure and not is_damaged
@@ -233,6 +246,18 @@ class LogDirectory:
         how = "after a clean shutdown" if self.was_clean else "with recovery, after an unclean shutdown"
         if self.logs:
             logger.info("%s: %d logs opened %s", self.path, len(self.logs), how)
+
+    def _refuse_if_full(self, *, is_intact: bool) -> None:
+        """Raise the error of a log that found no space; a later start finds everything as it was."""
+        full = [each for each in self.failed.values() if is_no_space(each)]
+        if not full:
+            return
+        is_damaged = any(log.is_damaged for log in self.logs.values()) or len(full) < len(self.failed)
+        for log in self.logs.values():
+            log.close(clean=False)
+        if is_intact and not is_damaged:
+            put_boot_id_back(self._disk, self.path)
+        raise full[0]
 
     def write_boot_id(self, name: str = BOOT_FILE) -> None:
         """Store the boot id, so that the next start trusts these logs if the machine keeps running.

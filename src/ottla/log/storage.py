@@ -20,6 +20,11 @@ _TRANSIENT = _NO_DESCRIPTORS | {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.E
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
+def is_no_space(error: OSError) -> bool:
+    """Return whether an operation failed because the disk, or the quota, is full."""
+    return error.errno in _FULL
+
+
 def is_transient(error: OSError) -> bool:
     """Return whether the disk is fine and the failed operation may succeed later."""
     return error.errno in _TRANSIENT
@@ -74,7 +79,7 @@ class Storage:
 
     def append_failed(self, operation: str, error: OSError) -> KafkaStorageError:
         """Return the error to raise after a failed append, which is also how a full disk is detected."""
-        if error.errno in _FULL and self.on_disk_full is not None:
+        if is_no_space(error) and self.on_disk_full is not None:
             self.is_full = True
             self.on_disk_full()
         return self.write_failed(operation, error)

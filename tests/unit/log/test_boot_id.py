@@ -144,7 +144,7 @@ def test_after_a_failed_disk_and_a_power_failure_or_damage_nothing_seems_whole()
 
 def test_a_disk_that_cannot_even_rename_leaves_no_note() -> None:
     disk = SimDisk()
-    disk.fail("rename", errno.EROFS, path_part=BOOT_FILE)
+    disk.fail("rename", errno.EROFS, path_part=BOOT_FILE, times=2)  # when it is opened, and when it fails
     again = fail_and_end(disk, disk.kill)
     assert again.may_have_lost_records
     assert not again.seems_whole

@@ -113,6 +113,27 @@ def test_a_disk_that_cannot_be_read_leaves_the_others_and_its_replicas_are_offli
     assert found.get(ORDERS[1]) is None, "a deleted and recreated topic has no log on the missing disk"
 
 
+def test_a_disk_that_is_too_full_to_open_a_log_is_left_out_and_intact_once_there_is_space() -> None:
+    disk = SimDisk()
+    first = filled(disk)
+    known = frozenset(first.directory_ids)
+    first.write_boot_id()
+    disk.kill()
+    for name in (each.name for each in disk.list_dir("/b/orders-1") if each.name.endswith("index")):
+        disk.remove(f"/b/orders-1/{name}")
+    disk.fail("open", errno.ENOSPC, times=1 << 30, path_part="/b/orders-1")
+    found = open_all(disk)
+    found.compare(known, ORDERS)
+    assert "No space left" in found.offline_reasons["/b"]
+    assert found.offline == {ORDERS[1], ORDERS[3]}
+    assert not found.may_have_lost_records, "the replicas in the other directory are complete"
+    disk.heal()
+    disk.kill()
+    again = open_all(disk)
+    assert places(again) == {"/a": [0, 2], "/b": [1, 3]}
+    assert not again.may_have_lost_records
+
+
 def test_without_any_usable_disk_there_is_an_error() -> None:
     disk = SimDisk()
     disk.fail("open", errno.EIO, times=1 << 30)
