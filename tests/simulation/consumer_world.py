@@ -164,7 +164,7 @@ class World(CoordinatorWorld):
             assert isinstance(stored, ConsumerGroup)
             live = live.copy()
             live.seen_topics, live.rejoining = stored.seen_topics, stored.rejoining
-            live.seen_acls = stored.seen_acls
+            live.seen_acls, live.unheard = stored.seen_acls, stored.unheard
             live._names = stored._names
             assert live == stored
             self._check_consumers(live)

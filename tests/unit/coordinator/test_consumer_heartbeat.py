@@ -43,11 +43,29 @@ def test_a_client_without_a_member_id_is_given_one(bench: Bench) -> None:
 
 def test_an_answer_tells_the_assignment_only_if_it_changed_or_all_was_asked(bench: Bench) -> None:
     bench.join("a", "orders")
+    assert bench.beat("a", 1, owned=parts("orders", *ALL)).assignment is None
     assert bench.beat("a", 1).assignment is None
     full = bench.beat(
         "a", 1, subscribed_topics=("orders",), rebalance_timeout_ms=60_000, owned=parts("orders", *ALL)
     )
     assert full.assignment == in_order(parts("orders", *ALL))
+
+
+def test_an_assignment_is_told_until_the_member_reports_to_have_it(bench: Bench) -> None:
+    """librdkafka drops an answer that is late, and does not ask for all after that (decision 311)."""
+    bench.join("a", "orders")
+    bench.join("b", "orders")
+    asked = bench.beat("a", 1, owned=parts("orders", *ALL)).assignment
+    assert asked == in_order(parts("orders", 0, 1, 2))
+    assert bench.beat("a", 1).assignment == asked, "that answer came too late"
+    assert bench.beat("a", 1, owned=parts("orders", 0, 1, 2)).member_epoch == 2
+    assert bench.beat("a", 2).assignment is None
+    given = bench.beat("b", 2).assignment
+    assert given == in_order(parts("orders", 3, 4, 5))
+    assert bench.beat("b", 2).assignment == given, "that one, too: its epoch is the same as before"
+    assert bench.beat("b", 2, owned=parts("orders", 3, 4, 5)).assignment is None
+    assert bench.beat("b", 2).assignment is None
+    assert bench.group.unheard == set()
 
 
 def test_a_heartbeat_without_news_writes_nothing(bench: Bench) -> None:

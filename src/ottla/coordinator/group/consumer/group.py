@@ -4,8 +4,8 @@ Three epochs show the progress of a group. The group's counts the changes of its
 topics. The target's is the group epoch for which the assignment was computed, the newest or an older one.
 A member's is the target that it has reached (reconcile.py).
 
-All of a group is in the log. What is not (`seen_topics`, `seen_acls`, `rejoining`) is found out again after a
-failover.
+All of a group is in the log. What is not (`seen_topics`, `seen_acls`, `rejoining`, `unheard`) is found out
+again after a failover.
 """
 
 from __future__ import annotations
@@ -88,6 +88,9 @@ class ConsumerGroup:
     """The ACLs by which its regular expressions have last been matched."""
     rejoining: frozenset[str] = frozenset()
     """The classic members that were asked to join again, and have a deadline for it."""
+
+    unheard: frozenset[str] = frozenset()
+    """The members that have not reported to have the assignment that they were sent last."""
 
     _names: frozenset[str] | None = None
     """All subscribed topics, computed on first use."""
@@ -220,6 +223,7 @@ class ConsumerGroup:
         member = self.members.pop(member_id, None)
         self.targets.pop(member_id, None)
         self.rejoining -= {member_id}
+        self.unheard -= {member_id}
         if member is None:
             return
         self._release(member)

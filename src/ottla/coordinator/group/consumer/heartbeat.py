@@ -46,11 +46,30 @@ def heartbeat(update: ConsumerGroupUpdate, token: int, request: HeartbeatRequest
     updated = follow(update, member, updated, request.owned)
     update.set_session_timer(updated)
     is_news = updated.current.assigned != member.current.assigned
+    is_unheard = _is_unheard(update, updated, is_news, request.owned)
     assignment = None
-    if request.member_epoch == 0 or request.is_full or is_news:
+    if request.member_epoch == 0 or request.is_full or is_unheard:
         assignment = in_order(updated.current.assigned)
     interval_ms = update.group_config.consumer_heartbeat_interval_ms
     update.reply(token, Heartbeat(updated.member_id, updated.current.epoch, interval_ms, assignment))
+
+
+def _is_unheard(
+    update: ConsumerGroupUpdate, member: ConsumerMember, is_news: bool, owned: Partitions | None
+) -> bool:
+    """Return whether the member may not know its assignment: it has not reported to have it.
+
+    Kafka sends an assignment once, and again to a member whose heartbeat has all fields, as after an error.
+    librdkafka (2.16) gives up on an answer after a heartbeat interval, and does not count that as an error:
+    it would never learn of a partition that came with a late answer (decision 311).
+    """
+    was_unheard = member.member_id in update.group.unheard
+    is_unheard = owned != member.current.assigned and (is_news or was_unheard)
+    if is_unheard and not was_unheard:
+        update.mutable().unheard |= {member.member_id}
+    elif was_unheard and not is_unheard:
+        update.mutable().unheard -= {member.member_id}
+    return is_unheard or is_news
 
 
 def follow(
