@@ -240,6 +240,8 @@ class LogDirectory:
         if self.seems_whole:
             self.write_boot_id(DISK_FAILED_FILE)
         elif not self.may_have_lost_records:
+            if is_same_boot_id:
+                put_boot_id_back(disk, self.path)
             self.write_boot_id()
         disk.remove(marker)
         disk.fsync_dir(self.path)
@@ -265,8 +267,8 @@ class LogDirectory:
         Call it only if nothing is missing, or after the cluster knows what this start found missing:
         otherwise a second start would find the logs that the first one repaired, and report them as complete.
         """
-        if self.storage.offline_reason is not None:
-            return
+        if self.storage.offline_reason is not None or is_same_boot(self._disk, self.path, name):
+            return  # a full disk has no space to write it again
         try:
             write_boot_id(self._disk, self.path, name)
         except OSError as error:

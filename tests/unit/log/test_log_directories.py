@@ -134,6 +134,18 @@ def test_a_disk_that_is_too_full_to_open_a_log_is_left_out_and_intact_once_there
     assert not again.may_have_lost_records
 
 
+def test_a_start_on_a_disk_without_a_free_byte_keeps_the_boot_id() -> None:
+    disk = SimDisk()
+    filled(disk).write_boot_id()
+    for _ in range(2):
+        disk.kill()
+        disk.limit("/b")
+        found = open_all(disk)
+        found.write_boot_id()
+        assert not found.offline_reasons
+        assert not found.may_have_lost_records
+
+
 def test_without_any_usable_disk_there_is_an_error() -> None:
     disk = SimDisk()
     disk.fail("open", errno.EIO, times=1 << 30)
