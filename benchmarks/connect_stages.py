@@ -131,7 +131,7 @@ def _sink(stages: Stages, snapshot: list[Any], changes: list[Any]) -> None:
         pieces = list(topic_rows(batches, first))
         first += sum(each.num_rows for each in pieces)
         work = PartWriter(spec.to_json(), writer, batch)
-        stages.run(f"sink: {what} to PostgreSQL", lambda: list(work(iter(pieces))), rows)  # noqa: B023
+        stages.run(f"sink: {what} to PostgreSQL", lambda: list(work.write(iter(pieces))), rows)  # noqa: B023
     with psycopg.connect(server.url) as database:
         one, two = (database.execute(DIGEST.format(each)).fetchone() for each in ("items", "mirrored"))
     print("the same rows" if one == two else f"NOT the same rows: {one} {two}")

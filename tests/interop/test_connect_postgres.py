@@ -12,10 +12,13 @@ import psycopg
 import pyarrow as pa
 import pytest
 from tests.postgres_server import PostgresServer, postgres_server
+from tests.waiting import wait_until
 
+from ottla.connect.connectors import postgres_cdc
 from ottla.connect.connectors.postgres_cdc import PostgresCdcSource, is_visible
 from ottla.connect.connectors.postgres_sink import PostgresSink
 from ottla.connect.connectors.postgres_source import PostgresSource
+from ottla.connect.connectors.postgres_stream import CannotStream
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_form import schema_to_json, to_json
 from ottla.connect.data.record import Record
@@ -38,6 +41,9 @@ def server() -> Iterator[PostgresServer]:
 def database(server: PostgresServer) -> Iterator[Any]:
     with psycopg.connect(server.url, autocommit=True) as connection:
         yield connection
+        connection.execute(
+            "SELECT pg_terminate_backend(active_pid, 10000) FROM pg_replication_slots WHERE active"
+        )
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")
         for (name,) in connection.execute("SELECT slot_name FROM pg_replication_slots").fetchall():
@@ -266,10 +272,10 @@ def test_a_refused_record_fails_the_task_again_and_again_if_it_is_not_tolerated(
     rows = [as_json(record(0, 1, "a")), as_json(record(1, 2, "bad"))]
     for _ in range(2):
         with pytest.raises(BadRecord, match="violates check constraint"):
-            list(PartWriter(spec, writer, batch)(iter([pa.RecordBatch.from_pylist(rows)])))
+            list(PartWriter(spec, writer, batch).write(iter([pa.RecordBatch.from_pylist(rows)])))
         assert database.execute("SELECT count(*) FROM t").fetchone() == (0,)
     database.execute("ALTER TABLE t DROP CONSTRAINT t_name_check")
-    list(PartWriter(spec, writer, batch)(iter([pa.RecordBatch.from_pylist(rows)])))
+    list(PartWriter(spec, writer, batch).write(iter([pa.RecordBatch.from_pylist(rows)])))
     assert database.execute("SELECT id FROM t ORDER BY id").fetchall() == [(1,), (2,)]
 
 
@@ -303,6 +309,7 @@ class Capture:
 
     def __init__(self, server: PostgresServer, **more: str) -> None:
         config = cdc_config(server, **more)
+        self.url = server.url
         self.reader: Any = PostgresCdcSource("cdc", config).reader(config)
         self.offset: Offsets = self.reader.initial({})
 
@@ -313,13 +320,24 @@ class Capture:
         return records
 
     def everything(self) -> list[Record]:
+        """Return what was committed before this call."""
+        with psycopg.connect(self.url) as database:
+            end = one(database, "SELECT pg_current_wal_flush_lsn() - '0/0'")
         found: list[Record] = []
         while True:
             before = self.offset
             found += self.batch()
-            if self.offset == before:
+            if self.offset == before and self._has_come(end):
                 return found
             self.reader.commit(before)
+
+    def _has_come(self, end: int) -> bool:
+        stream = self.reader._stream
+        return not self.reader._can_stream or (stream is not None and stream.quiet_until >= end)
+
+
+def one(database: Any, query: str) -> Any:
+    return database.execute(query).fetchone()[0]
 
 
 def test_snapshot_and_log_make_one_stream_of_changes(server: PostgresServer, database: Any) -> None:
@@ -415,19 +433,25 @@ def test_times_without_end_and_of_any_year_are_captured_and_written(
     assert far == ["+294247-01-01T23:59:59.999999Z", "-4712-11-24T00:00:00.000000Z"]
 
 
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "queried"])
 def test_a_batch_is_the_same_after_a_restart_and_the_slot_advances_after_it(
-    server: PostgresServer, database: Any
+    server: PostgresServer, database: Any, streams: bool
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     config = cdc_config(server)
     capture = Capture(server, **{"table.include.list": "public.t"})
+    capture.reader._can_stream = streams
     capture.everything()
-    for number in range(50):
-        database.execute("INSERT INTO t VALUES (%s, 0)", (number,))
-    start = capture.offset
-    end = capture.reader.latest(start)
+    with database.transaction():
+        for number in range(50):
+            database.execute("INSERT INTO t VALUES (%s, 0)", (number,))
+    start = end = capture.offset
+    while end == start:
+        end = capture.reader.latest(start)
     records = [each for part in capture.reader.plan(start, end) for each in capture.reader.read(part)]
+    capture.reader._end_stream()
     again: Any = PostgresCdcSource("cdc", config).reader(config)
+    again._can_stream = streams
     replayed = [each for part in again.plan(start, end) for each in again.read(part)]
     assert [each.value for each in replayed] == [each.value for each in records]
     assert [each.key["id"] for each in records] == list(range(50))
@@ -439,12 +463,47 @@ def test_a_batch_is_the_same_after_a_restart_and_the_slot_advances_after_it(
     database.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ottla-connect'"
     )
-    following = again.latest(end)
+    following = end
+    while following == end:
+        following = again.latest(end)
     later = [each for part in again.plan(end, following) for each in again.read(part)]
     assert [(each.key["id"], each.value["op"]) for each in later] == [(7, "u")]
     # Spark asks for the next batch before it calls commit: the slot must not send the last one again.
     again.latest(following)
-    assert database.execute(held).fetchone()[0] >= next(iter(following.values()))["lsn"]
+    wait_until(lambda: one(database, held) >= next(iter(following.values()))["lsn"], "the slot to advance")
+
+
+def test_an_ended_stream_goes_on_where_it_was(server: PostgresServer, database: Any) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    capture = Capture(server, **{"table.include.list": "public.t"})
+    capture.everything()
+    seen = []
+    for number in range(3):
+        database.execute("INSERT INTO t VALUES (%s, 0)", (number,))
+        database.execute("UPDATE t SET v = 1 WHERE id = %s", (number,))
+        seen += [(each.key["id"], each.value["op"]) for each in capture.everything()]
+        database.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ottla-connect'"
+        )
+    assert seen == [(number, op) for number in range(3) for op in "cu"]
+    assert capture.reader._can_stream
+
+
+def test_a_server_without_senders_is_queried(
+    server: PostgresServer,
+    database: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise CannotStream("max_wal_senders")
+
+    monkeypatch.setattr(postgres_cdc, "ChangeStream", refuse)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    capture = Capture(server, **{"table.include.list": "public.t"})
+    database.execute("INSERT INTO t VALUES (1)")
+    assert [each.key["id"] for each in capture.everything()] == [1]
+    assert "is read with queries, not streamed" in caplog.text
 
 
 def test_a_slot_that_holds_much_of_the_log_is_an_alarm(server: PostgresServer, database: Any) -> None:

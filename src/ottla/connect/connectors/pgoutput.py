@@ -67,6 +67,12 @@ Message = Begin | Commit | Change
 _BEGIN, _COMMIT = struct.Struct(">qqi"), struct.Struct(">bqqq")
 _ID, _COUNT, _TYPE = struct.Struct(">i"), struct.Struct(">h"), struct.Struct(">Ii")
 NULL, SAME = ord("n"), ord("u")
+COMMIT, RELATION = b"C", b"R"
+
+
+def commit_end(data: bytes) -> int:
+    """Return where the transaction ends that a commit message ends."""
+    return int(_COMMIT.unpack_from(data, 1)[2])
 
 
 class Decoder:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ottla.connect.config.keys import HIGH, INT, LOW, PASSWORD, ConfigKey
@@ -49,6 +51,44 @@ def connect(dsn: str, *, autocommit: bool = False) -> Any:
             raise ConnectError(f"PostgreSQL refuses the connection: {text}") from None
         raise RetriableError(f"cannot connect to PostgreSQL: {text}") from None
     return connection
+
+
+_kept: dict[tuple[int, str], Any] = {}
+"""Connections of this process that nobody uses now."""
+
+
+@contextmanager
+def kept_connection(dsn: str) -> Iterator[Any]:
+    """Lend this process's connection: a new one costs PostgreSQL more than a small batch of rows.
+
+    It is kept if the work succeeds, and nothing of it is left to commit. One that PostgreSQL has ended in the
+    meantime is replaced by a new one before the work begins.
+    """
+    key = (os.getpid(), dsn)
+    connection = _kept.pop(key, None)
+    if connection is None or not _answers(connection):
+        connection = connect(dsn)
+    try:
+        yield connection
+        connection.commit()
+    except BaseException:
+        connection.close()
+        raise
+    if (other := _kept.pop(key, None)) is not None:
+        other.close()
+    _kept[key] = connection
+
+
+def _answers(connection: Any) -> bool:
+    import psycopg
+
+    try:
+        connection.execute("SELECT 1")
+        connection.rollback()  # psycopg forgets what it has prepared: tables may have changed since
+    except psycopg.Error:
+        connection.close()
+        return False
+    return True
 
 
 def check_connection(config: Mapping[str, Any]) -> dict[str, str]:

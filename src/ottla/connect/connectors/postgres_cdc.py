@@ -2,13 +2,15 @@
 
     slot is created --> snapshot in ranges of blocks, all at one exported snapshot --> log from the slot on
 
-The log is read with `pg_logical_slot_peek_binary_changes`, and the slot advances after the records are in
-their topics. A transaction that the snapshot shows already is skipped by its number. If the process that
-holds the snapshot dies, the rest is read at a newer one: changes in between come again from the log.
+The log is streamed (postgres_stream.py); where that is refused, and when a batch comes again, it is read with
+`pg_logical_slot_peek_binary_changes`. The slot advances after the records are in their topics. A transaction
+that the snapshot shows already is skipped by its number. If the process that holds the snapshot dies, the
+rest is read at a newer one: changes in between come again from the log.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -17,7 +19,7 @@ from typing import Any, TypeVar
 from ottla.common.clock import SystemClock
 from ottla.connect.config.keys import BOOLEAN, HIGH, INT, LIST, LONG, LOW, PASSWORD, ConfigKey, at_least
 from ottla.connect.connectors.debezium import FAILURE_MODES, SNAPSHOT, WARN, Events, Position, relation_of
-from ottla.connect.connectors.pgoutput import Begin, Change, Commit, Decoder, Relation
+from ottla.connect.connectors.pgoutput import Begin, Change, Decoder, Relation
 from ottla.connect.connectors.postgres import (
     check_connection,
     connect,
@@ -26,6 +28,7 @@ from ottla.connect.connectors.postgres import (
     table_name,
     tables_like,
 )
+from ottla.connect.connectors.postgres_stream import CannotStream, ChangeStream, Row, behind
 from ottla.connect.data.record import Record
 from ottla.connect.errors import ConnectError
 from ottla.connect.sdk import Offsets, SourceConnector, SourceReader, partition_of
@@ -35,6 +38,9 @@ ROWS_AT_ONCE = 10_000
 NAME = re.compile(r"[a-z0-9_]{1,63}")
 PLAIN = re.compile(r"\w+\.\w+")
 QUIET_ADVANCE_BYTES = 16 * 1024 * 1024
+WAIT_S = 0.1
+
+log = logging.getLogger(__name__)
 
 
 class PostgresCdcSource(SourceConnector):
@@ -165,8 +171,6 @@ def _connection(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 Result = TypeVar("Result")
-Row = tuple[int, int, bytes]
-"""Position, transaction and message."""
 
 
 class CdcReader(SourceReader):
@@ -180,6 +184,9 @@ class CdcReader(SourceReader):
         self._snapshot_id = ""
         self._kept: tuple[int, int, list[Row]] | None = None
         self._connection: Any = None
+        self._stream: ChangeStream | None = None
+        self._stream_at = 0
+        self._can_stream = True
         self._advanced = 0
         self._more = 0
 
@@ -246,7 +253,7 @@ class CdcReader(SourceReader):
         if self._holder is not None:
             self._holder.close()
             self._holder = None
-        rows = self._with_database(lambda database: self._next_changes(database, offset["lsn"]))
+        rows = self._changes(offset["lsn"])
         if not rows:
             return start
         end = max(each[0] for each in rows)
@@ -283,6 +290,46 @@ class CdcReader(SourceReader):
                 raise
         return self._with_database(work)
 
+    def _changes(self, after: int) -> list[Row]:
+        """Return the messages of the next transactions behind a place."""
+        import psycopg
+
+        if not self._can_stream:
+            return self._with_database(lambda database: self._next_changes(database, after))
+        was_open = self._stream is not None
+        try:
+            return self._streamed(after)
+        except psycopg.OperationalError:
+            if not was_open:
+                raise
+            return self._changes(after)
+        except CannotStream as error:
+            found = self._with_database(lambda database: self._next_changes(database, after))
+            log.warning("%s: the log is read with queries, not streamed: %s", self.slot, error)
+            self._can_stream = False
+            return found
+
+    def _streamed(self, after: int) -> list[Row]:
+        if self._stream is not None and self._stream_at != after:
+            self._end_stream()
+        try:
+            if self._stream is None:
+                self._stream = ChangeStream(self.dsn, self.slot, self.settings["publication.name"], after)
+            self._stream.confirm(after)
+            rows = self._stream.next(self.settings["max.batch.size"], WAIT_S)
+            if not rows and self._stream.quiet_until - after > QUIET_ADVANCE_BYTES:
+                self._stream.confirm(self._stream.quiet_until)
+        except BaseException:
+            self._end_stream()
+            raise
+        self._stream_at = rows[-1][0] if rows else after
+        return rows
+
+    def _end_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
     def _next_changes(self, database: Any, after: int) -> list[Row]:
         # Spark asks for a batch when the one before is in its topics, and calls `commit` for that one later:
         # PostgreSQL would decode and send it again.
@@ -312,7 +359,7 @@ class CdcReader(SourceReader):
                 ),
                 binary=True,
             ).fetchall()
-            rows = _behind([(int(lsn), xid, data) for lsn, xid, data in found], after, upto)
+            rows = behind([(int(lsn), xid, data) for lsn, xid, data in found], after, upto)
             if rows or len(found) < limit or upto is not None:
                 break
             self._more += len(found)  # all of it is done already, and the slot has not advanced yet
@@ -327,6 +374,7 @@ class CdcReader(SourceReader):
         if before.get("snapshot"):
             return self._plan_snapshot(before, after)
         if self._kept is None or self._kept[:2] != (before["lsn"], after["lsn"]):
+            self._end_stream()
             rows, _ = self._with_database(lambda database: self._peek(database, before["lsn"], after["lsn"]))
             self._kept = (before["lsn"], after["lsn"], rows)
         rows = self._kept[2]
@@ -402,7 +450,9 @@ class CdcReader(SourceReader):
     def commit(self, end: Offsets) -> None:
         """Let PostgreSQL remove the log before a place."""
         offset = end[self.partition]
-        if not offset.get("snapshot"):
+        if self._stream is not None:
+            self._stream.confirm(offset["lsn"])
+        elif not offset.get("snapshot"):
             self._with_database(lambda database: self._advance(database, offset["lsn"]))
 
     def _advance(self, database: Any, lsn: int) -> None:
@@ -417,36 +467,12 @@ class CdcReader(SourceReader):
         self._advanced = lsn
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_holder": None, "_kept": None, "_connection": None}
+        return {**self.__dict__, "_holder": None, "_kept": None, "_connection": None, "_stream": None}
 
 
 def _is_wanted(schema: str, table: str, patterns: Sequence[re.Pattern[str]]) -> bool:
     name = f"{schema}.{table}"
     return not patterns or any(each.fullmatch(name) for each in patterns)
-
-
-def _behind(rows: list[Row], after: int, upto: int | None) -> list[Row]:
-    """Return the transactions that end behind a place; each row's position becomes its transaction's end."""
-    found: list[Row] = []
-    relations: list[Row] = []
-    current: list[Row] = []
-    for row in rows:
-        kind = row[2][:1]
-        current.append(row)
-        if kind == b"R":
-            relations.append(row)
-        if kind != b"C":
-            continue
-        (commit,) = (each for each in Decoder().decode(row[2]) if isinstance(each, Commit))
-        if commit.end_lsn > after and (upto is None or commit.end_lsn <= upto):
-            known = (
-                []
-                if found
-                else [(commit.end_lsn, each[1], each[2]) for each in relations if each not in current]
-            )
-            found += known + [(commit.end_lsn, each[1], each[2]) for each in current]
-        current = []
-    return found
 
 
 def is_visible(snapshot: str, xid: int) -> bool:

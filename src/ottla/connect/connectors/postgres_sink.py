@@ -20,6 +20,7 @@ from ottla.connect.connectors.postgres import (
     check_connection,
     connect,
     dsn_of,
+    kept_connection,
     primary_key,
     quoted,
     table_name,
@@ -73,9 +74,16 @@ class PostgresWriter(SinkWriter):
 
     def __init__(self, dsn: str, settings: dict[str, Any]) -> None:
         self.dsn, self.settings = dsn, settings
+        self._is_prepared = False
 
     def prepare(self, batch: Batch) -> bool:
-        """Create the table of the offsets."""
+        """Create the table of the offsets, before the first batch."""
+        if not self._is_prepared:
+            self._create_guard()
+            self._is_prepared = True
+        return True
+
+    def _create_guard(self) -> None:
         with connect(self.dsn) as connection:
             exists = connection.execute("SELECT to_regclass(%s)", (GUARD,)).fetchone()[0]
             if exists is None:
@@ -85,7 +93,6 @@ class PostgresWriter(SinkWriter):
                     "batch bigint NOT NULL, next bigint NOT NULL, refused text NOT NULL, "
                     "PRIMARY KEY (query, topic, part))"
                 )
-        return True
 
     def write(self, records: Iterator[Record], batch: Batch, refused: list[Refused]) -> Any:
         """Write records; they come sorted by topic, partition and offset."""
@@ -93,7 +100,7 @@ class PostgresWriter(SinkWriter):
 
         count = 0
         try:
-            with connect(self.dsn) as connection:
+            with kept_connection(self.dsn) as connection:
                 for place, group in by_place(records):
                     count += self._write_place(connection, batch, place, group, refused)
                     connection.commit()

@@ -44,6 +44,7 @@ class Engine:
     def open(self) -> None:
         """Start Spark."""
         from ottla.connect.engine.source_stream import ConnectSource
+        from ottla.connect.engine.topic_ranges import TopicRanges
         from ottla.spark import session
         from ottla.spark.data_source import OttlaSource
 
@@ -55,7 +56,7 @@ class Engine:
             conf=conf | self._settings["conf"],
             log_level="ERROR",
         )
-        for each in (ConnectSource, OttlaSource):
+        for each in (ConnectSource, OttlaSource, TopicRanges):
             self._spark.dataSource.register(each)
         self._send({"event": "ready", "jvm": self._jvm_pid()})
 

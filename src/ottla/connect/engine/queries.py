@@ -13,6 +13,7 @@ from ottla.common.ids import TopicPartition
 from ottla.connect.engine.sink_batches import BatchWriter
 from ottla.connect.engine.source_stream import COUNT_FILE, FORMAT, counted_records
 from ottla.connect.engine.spec import BASE_FILE, TaskSpec, checkpoint_name
+from ottla.connect.engine.topic_ranges import FORMAT as TOPICS_FORMAT
 from ottla.connect.plugins import Plugins
 from ottla.connect.sdk import SOURCE
 from ottla.spark.checkpoint_files import CheckpointFiles, is_checkpoint
@@ -27,6 +28,7 @@ RETRIABLE_SIGNS = (
     "BrokerUnreachable",
     "TimedOut",
     "OperationalError",
+    "ObjectInUse",
     "ConnectionRefusedError",
     "ConnectionResetError",
     "CoordinatorNotAvailable",
@@ -131,7 +133,7 @@ class TaskQuery:
             "maxOffsetsPerTrigger": config.get("batch.max.records") or DEFAULT_MAX_RECORDS,
             "kafka.group.id": spec.group,
         }
-        rows = self._spark.readStream.format("ottla").options(**options).load()
+        rows = self._spark.readStream.format(TOPICS_FORMAT).options(**options).load()
         kind: Any = self._plugins.connector(spec.class_name)
         writer = kind(spec.connector, config).writer(config)
         name = f"{spec.connector}/{Path(self._checkpoint).name}/{self._stamp()}"
@@ -164,17 +166,19 @@ class TaskQuery:
         end = (report.get("sources") or [{}])[0].get("endOffset")
         return {
             "batch": report["batchId"],
-            "records": self._records(report),
+            "records": self._records(),
             "duration_ms": (report.get("durationMs") or {}).get("triggerExecution", 0),
             "offsets": json.loads(end) if isinstance(end, str) else end,
             "dead_letters": self._batches.dead_letters if self._batches is not None else 0,
         }
 
-    def _records(self, report: dict[str, Any]) -> int:
-        """Return how many records the last batches had; Spark counts the parts of a source."""
-        if self._count_file is None:
-            return int(report.get("numInputRows") or 0)
-        before, (self._counted, _) = self._counted, counted_records(self._count_file)
+    def _records(self) -> int:
+        """Return how many records the last batches had; Spark counts what says which to read."""
+        before = self._counted
+        if self._batches is not None:
+            self._counted = self._batches.records
+        elif self._count_file is not None:
+            self._counted, _ = counted_records(self._count_file)
         return self._counted - before
 
     def failure(self) -> str | None:

@@ -16,6 +16,7 @@ from ottla.connect.data.record import RawRecord, Record
 from ottla.connect.engine.pipeline import PUT_STAGE, BadRecord, Pipeline
 from ottla.connect.engine.source_stream import SCHEMA, arrow_batches, arrow_schema
 from ottla.connect.engine.spec import TaskSpec
+from ottla.connect.engine.topic_ranges import read_topics
 from ottla.connect.errors import DataError
 from ottla.connect.sdk import Batch, Refused, SinkWriter
 
@@ -31,6 +32,8 @@ class BatchWriter:
         self._query = query_name
         self._plugin_path = plugin_path
         self.dead_letters = 0
+        self.records = 0
+        """Read from topics, as far as batches were written."""
 
     def __call__(self, rows: Any, number: int) -> None:
         """Write one batch."""
@@ -45,6 +48,7 @@ class BatchWriter:
         letters = [each for each in found if each["message"] is None]
         if letters and topic:
             self._write_letters(rows.sparkSession, letters)
+        self.records += sum(each["records"] for each in messages)
         self._writer.commit(batch, [each["result"] for each in messages if each["result"] is not None])
 
     def _write_letters(self, spark: Any, letters: list[Any]) -> None:
@@ -65,7 +69,11 @@ class PartWriter:
         self._batch = batch
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Write, and yield what is left over."""
+        """Write the records of some ranges, and yield what is left over."""
+        return self.write(read_topics(batches))
+
+    def write(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Write records, and yield what is left over."""
         pipeline = Pipeline.of(TaskSpec.from_json(self._spec))
         letters: list[RawRecord] = []
         kept: dict[tuple[str, int | None, int], RawRecord] = {}
@@ -131,6 +139,7 @@ def _records(
     kept: dict[tuple[str, int | None, int], RawRecord] | None,
 ) -> Iterator[Record]:
     for raw in raw_records(batches):
+        pipeline.counts.records += 1
         try:
             record = pipeline.incoming(raw)
         except BadRecord as bad:
@@ -142,7 +151,6 @@ def _records(
         if record is not None:
             if kept is not None:
                 kept[record.origin, record.partition, record.offset] = raw
-            pipeline.counts.records += 1
             yield record
 
 
