@@ -15,10 +15,10 @@ from tests.postgres_server import PostgresServer, postgres_server
 from tests.waiting import wait_until
 
 from ottla.connect.connectors import postgres_cdc
-from ottla.connect.connectors.postgres_cdc import PostgresCdcSource, is_visible
+from ottla.connect.connectors.postgres_cdc import PostgresCdcSource
 from ottla.connect.connectors.postgres_sink import PostgresSink
 from ottla.connect.connectors.postgres_source import PostgresSource
-from ottla.connect.connectors.postgres_stream import CannotStream
+from ottla.connect.connectors.postgres_stream import CannotStream, is_visible
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_form import schema_to_json, to_json
 from ottla.connect.data.record import Record
@@ -471,6 +471,21 @@ def test_a_batch_is_the_same_after_a_restart_and_the_slot_advances_after_it(
     # Spark asks for the next batch before it calls commit: the slot must not send the last one again.
     again.latest(following)
     wait_until(lambda: one(database, held) >= next(iter(following.values()))["lsn"], "the slot to advance")
+
+
+def test_the_key_of_a_whole_row_is_the_primary_key(server: PostgresServer, database: Any) -> None:
+    database.execute("CREATE TABLE t (a int, id int, v int, PRIMARY KEY (id, a))")
+    database.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    database.execute("CREATE TABLE gone (id int PRIMARY KEY)")
+    database.execute("ALTER TABLE gone REPLICA IDENTITY FULL")
+    capture = Capture(server)
+    capture.everything()
+    database.execute("INSERT INTO t VALUES (1, 2, 3)")
+    database.execute("UPDATE t SET v = 4")
+    database.execute("INSERT INTO gone VALUES (1)")
+    database.execute("DROP TABLE gone")
+    found = [(each.key, each.value["op"]) for each in capture.everything()]
+    assert found[:2] == [({"a": 1, "id": 2}, "c"), ({"a": 1, "id": 2}, "u")]
 
 
 def test_an_ended_stream_goes_on_where_it_was(server: PostgresServer, database: Any) -> None:

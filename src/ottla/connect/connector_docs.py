@@ -61,7 +61,10 @@ NOTES: dict[type, tuple[str, str]] = {
     ),
     PostgresCdcSource: (
         "exactly once",
-        "PostgreSQL needs `wal_level=logical`. Topics are `PREFIX.SCHEMA.TABLE`, records are "
+        "PostgreSQL needs `wal_level=logical` and a free sender (`max_wal_senders`): the changes are "
+        "streamed. "
+        "Where a connection for replication is refused, the slot is queried, which costs more CPU. "
+        "Topics are `PREFIX.SCHEMA.TABLE`, records are "
         "Debezium's (envelope, key, tombstone). "
         "The snapshot is read in ranges at one exported snapshot; if its holder dies, the rest is "
         "read at a newer one, and changes in "
@@ -87,7 +90,8 @@ NOTES: dict[type, tuple[str, str]] = {
     JdbcSink: (
         "exactly once",
         "For SQLite, and for every database with a Python driver (DB-API 2.0) and transactions. The table "
-        "`ottla_connect_offsets` beside the rows has the last batch of each partition. Databases that end a "
+        "`ottla_connect_offsets` beside the rows has the last batch of each partition, by which a batch "
+        "that comes again is known; so keep the worker's storage, as for DeltaSink. Databases that end a "
         "transaction at CREATE or ALTER TABLE (MySQL, Oracle) need tables that exist. Tested with SQLite.",
     ),
     HttpSink: ("at least once", "A server that looks at `Idempotency-Key` takes each record once."),
@@ -95,8 +99,7 @@ NOTES: dict[type, tuple[str, str]] = {
     SearchSink: (
         "exactly once by document",
         "The version of a document is the record's offset, so a topic for an index, with one "
-        "partition for each key. Tested with a "
-        "fake of the bulk API, not with a server.",
+        "partition for each key. Tested with OpenSearch 2.19 and with a fake of the bulk API.",
     ),
     S3Source: (
         "exactly once",
@@ -111,7 +114,9 @@ NOTES: dict[type, tuple[str, str]] = {
     ),
     DeltaSink: (
         "exactly once",
-        "The commit of a batch has an application transaction with query and batch. The rows of a batch go "
+        "The commit of a batch has an application transaction with query and batch, by which a batch that "
+        "comes again is known; so keep the worker's storage: without the query's checkpoint the last batch "
+        "may come under another number. The rows of a batch go "
         "through the driver: keep batches below some 100 MB. Tested on a local disk.",
     ),
     IcebergSink: (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 UNCHANGED = object()
@@ -76,9 +76,13 @@ def commit_end(data: bytes) -> int:
 
 
 class Decoder:
-    """Decodes messages in their order; it keeps the relations that it was shown."""
+    """Decodes messages in their order; it keeps the relations that it was shown.
 
-    def __init__(self) -> None:
+    `keys` has the columns of the primary key by the message of a relation, where that does not name them.
+    """
+
+    def __init__(self, keys: Mapping[bytes, Sequence[str]] | None = None) -> None:
+        self._keys = keys or {}
         self._relations: dict[int, tuple[Relation, list[str]]] = {}
 
     def decode(self, data: bytes) -> Sequence[Message]:
@@ -98,7 +102,10 @@ class Decoder:
             _, lsn, end_lsn, _ = _COMMIT.unpack_from(data, 1)
             return (Commit(lsn, end_lsn),)
         if kind == b"R":
-            relation = _relation(data)
+            relation = relation_of(data)
+            if (keys := self._keys.get(data)) is not None:
+                columns = (replace(each, is_key=each.name in keys) for each in relation.columns)
+                relation = replace(relation, columns=tuple(columns))
             self._relations[relation.id] = relation, [each.name for each in relation.columns]
         if kind == b"T":
             return self._truncate(data)
@@ -144,7 +151,17 @@ def _row(data: bytes, position: int, names: Sequence[str]) -> tuple[dict[str, An
     return found, position
 
 
-def _relation(data: bytes) -> Relation:
+def has_whole_rows(data: bytes) -> bool:
+    """Return whether a message describes a table with REPLICA IDENTITY FULL: all columns are called keys."""
+    if data[:1] != RELATION:
+        return False
+    _, position = _text(data, 5)
+    _, position = _text(data, position)
+    return data[position : position + 1] == b"f"
+
+
+def relation_of(data: bytes) -> Relation:
+    """Return what a relation message describes."""
     (number,) = _ID.unpack_from(data, 1)
     schema, position = _text(data, 5)
     table, position = _text(data, position)

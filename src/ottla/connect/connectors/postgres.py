@@ -164,7 +164,7 @@ def primary_key(connection: Any, table: str) -> list[str]:
     """Return the columns of a table's primary key, in their order."""
     rows = connection.execute(
         "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid "
-        "AND a.attnum = ANY(i.indkey) WHERE i.indrelid = %s::regclass AND i.indisprimary "
+        "AND a.attnum = ANY(i.indkey) WHERE i.indrelid = to_regclass(%s) AND i.indisprimary "
         "ORDER BY array_position(i.indkey::int2[], a.attnum)",
         (table_name(table),),
     ).fetchall()

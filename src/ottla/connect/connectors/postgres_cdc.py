@@ -13,22 +13,24 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from ottla.common.clock import SystemClock
 from ottla.connect.config.keys import BOOLEAN, HIGH, INT, LIST, LONG, LOW, PASSWORD, ConfigKey, at_least
+from ottla.connect.connectors import pgoutput
 from ottla.connect.connectors.debezium import FAILURE_MODES, SNAPSHOT, WARN, Events, Position, relation_of
-from ottla.connect.connectors.pgoutput import Begin, Change, Decoder, Relation
+from ottla.connect.connectors.pgoutput import Begin, Change, Decoder, Relation, has_whole_rows
 from ottla.connect.connectors.postgres import (
     check_connection,
     connect,
     dsn_of,
+    primary_key,
     quoted,
     table_name,
     tables_like,
 )
-from ottla.connect.connectors.postgres_stream import CannotStream, ChangeStream, Row, behind
+from ottla.connect.connectors.postgres_stream import CannotStream, ChangeStream, Row, behind, is_visible
 from ottla.connect.data.record import Record
 from ottla.connect.errors import ConnectError
 from ottla.connect.sdk import Offsets, SourceConnector, SourceReader, partition_of
@@ -184,11 +186,10 @@ class CdcReader(SourceReader):
         self._snapshot_id = ""
         self._kept: tuple[int, int, list[Row]] | None = None
         self._connection: Any = None
+        self._known_keys: dict[bytes, list[str]] = {}
         self._stream: ChangeStream | None = None
-        self._stream_at = 0
-        self._can_stream = True
-        self._advanced = 0
-        self._more = 0
+        self._stream_at, self._can_stream = 0, True
+        self._advanced = self._more = 0
 
     # Where to start.
 
@@ -197,7 +198,7 @@ class CdcReader(SourceReader):
         if self.partition in stored:
             return {self.partition: stored[self.partition]}
         with connect(self.dsn, autocommit=True) as connection:
-            tables = self._tables(connection)
+            tables = tables_like(connection, self.settings["table.include.list"])
             self._publish(connection, tables)
             exists = connection.execute(
                 "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = %s",
@@ -217,9 +218,6 @@ class CdcReader(SourceReader):
                 "xids": self._open_snapshot(),
             }
         return {self.partition: offset}
-
-    def _tables(self, connection: Any) -> list[str]:
-        return tables_like(connection, self.settings["table.include.list"])
 
     def _publish(self, connection: Any, tables: Sequence[str]) -> None:
         name = self.settings["publication.name"]
@@ -378,7 +376,18 @@ class CdcReader(SourceReader):
             rows, _ = self._with_database(lambda database: self._peek(database, before["lsn"], after["lsn"]))
             self._kept = (before["lsn"], after["lsn"], rows)
         rows = self._kept[2]
-        return [("log", rows, after.get("xids"))] if rows else []
+        return [("log", rows, after.get("xids"), self._keys(rows))] if rows else []
+
+    def _keys(self, rows: Sequence[Row]) -> dict[bytes, list[str]]:
+        """Return the primary keys of tables whose replica identity is the whole row."""
+        found = {}
+        for data in {each for _, _, each in rows if has_whole_rows(each)}:
+            if data not in self._known_keys:
+                described = pgoutput.relation_of(data)
+                name = f"{described.schema}.{described.table}"
+                self._known_keys[data] = self._with_database(partial(primary_key, table=name))
+            found[data] = self._known_keys[data]
+        return found
 
     def _plan_snapshot(self, before: dict[str, Any], after: dict[str, Any]) -> Sequence[Any]:
         if before["table"] >= len(before["tables"]):
@@ -431,8 +440,10 @@ class CdcReader(SourceReader):
                     change = Change("r", relation, None, dict(zip(columns, row, strict=True)))
                     yield from events.records(change, at, SNAPSHOT)
 
-    def _read_log(self, rows: Sequence[Row], xids: str | None) -> Iterator[Record]:
-        events, decoder = self._events(), Decoder()
+    def _read_log(
+        self, rows: Sequence[Row], xids: str | None, keys: Mapping[bytes, Sequence[str]]
+    ) -> Iterator[Record]:
+        events, decoder = self._events(), Decoder(keys)
         wanted = self.settings["table.include.list"]
         patterns = [re.compile(each if "." in each else f"public.{each}") for each in wanted]
         is_wanted = cache(lambda schema, table: _is_wanted(schema, table, patterns))
@@ -473,19 +484,6 @@ class CdcReader(SourceReader):
 def _is_wanted(schema: str, table: str, patterns: Sequence[re.Pattern[str]]) -> bool:
     name = f"{schema}.{table}"
     return not patterns or any(each.fullmatch(name) for each in patterns)
-
-
-def is_visible(snapshot: str, xid: int) -> bool:
-    """Tell whether a snapshot (xmin:xmax:running) shows what a transaction did; numbers wrap at 32 bits."""
-    low, high, running = snapshot.split(":")
-    full = int(low) & ~0xFFFFFFFF | xid
-    if full < int(low) - (1 << 31):
-        full += 1 << 32
-    elif full > int(low) + (1 << 31):
-        full -= 1 << 32
-    if full < int(low):
-        return True
-    return full < int(high) and full not in [int(each) for each in running.split(",") if each]
 
 
 def describe(connection: Any, table: str) -> Relation:

@@ -154,3 +154,16 @@ def behind(rows: list[Row], after: int, upto: int | None) -> list[Row]:
             found += known + [(end, each[1], each[2]) for each in current]
         current = []
     return found
+
+
+def is_visible(snapshot: str, xid: int) -> bool:
+    """Tell whether a snapshot (xmin:xmax:running) shows what a transaction did; numbers wrap at 32 bits."""
+    low, high, running = snapshot.split(":")
+    full = int(low) & ~0xFFFFFFFF | xid
+    if full < int(low) - (1 << 31):
+        full += 1 << 32
+    elif full > int(low) + (1 << 31):
+        full -= 1 << 32
+    if full < int(low):
+        return True
+    return full < int(high) and full not in [int(each) for each in running.split(",") if each]
