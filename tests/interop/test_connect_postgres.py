@@ -488,6 +488,18 @@ def test_the_key_of_a_whole_row_is_the_primary_key(server: PostgresServer, datab
     assert found[:2] == [({"a": 1, "id": 2}, "c"), ({"a": 1, "id": 2}, "u")]
 
 
+def test_what_has_been_sent_is_read_at_once(server: PostgresServer, database: Any) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    capture = Capture(server, **{"table.include.list": "public.t"})
+    capture.everything()
+    database.execute("INSERT INTO t SELECT g, repeat('x', 200) FROM generate_series(1, 20000) g")
+    calls, records = 0, []
+    while not records:
+        records, calls = capture.batch(), calls + 1
+    assert len(records) == 20_000
+    assert calls < 100
+
+
 def test_an_ended_stream_goes_on_where_it_was(server: PostgresServer, database: Any) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     capture = Capture(server, **{"table.include.list": "public.t"})

@@ -80,7 +80,10 @@ class ChangeStream:
         while count < most:
             size, data = self._connection.get_copy_data(1)
             if size == 0:
-                break
+                if not select.select([self._connection.socket], [], [], 0)[0]:
+                    break
+                self._connection.consume_input()  # it takes some 16 KB at once
+                continue
             if size < 0:
                 raise _lost(self._reason() or "PostgreSQL has ended the replication")
             count += self._take(bytes(data))
