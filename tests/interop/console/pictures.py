@@ -81,7 +81,9 @@ def main() -> None:
         LocalCluster(3, settings=AUTHORIZER) as cluster,
         RunningRegistry(cluster.bootstrap_servers) as registry,
         RunningWorker(cluster.bootstrap_servers, Path(name)) as connect,
-        Producer(cluster.bootstrap_servers, transactional_id="billing-1") as payer,
+        Producer(
+            cluster.bootstrap_servers, transactional_id="billing-1", transaction_timeout_ms=600_000
+        ) as payer,
     ):
         bootstrap, root = cluster.bootstrap_servers, Path(name)
         fill(bootstrap, replication=3)
@@ -122,7 +124,12 @@ def _furnish(bootstrap: str, registry: RunningRegistry, connect: RunningWorker) 
             ]
         )
         admin.alter_quotas({"user": "billing"}, set_to={"producer_byte_rate": 1_048_576.0})
-    config = {"connector.class": "Datagen", "topic": "clicks", "template": "pageviews", "tasks.max": "1"}
+    config = {
+        "connector.class": "DatagenSource",
+        "topic": "clicks",
+        "template": "pageviews",
+        "tasks.max": "1",
+    }
     httpx.put(f"{connect.url}/connectors/clicks/config", json=config).raise_for_status()
 
 
