@@ -54,7 +54,7 @@ def connect(dsn: str, *, autocommit: bool = False) -> Any:
 
 
 _kept: dict[tuple[int, str], Any] = {}
-"""Connections of this process that nobody uses now."""
+"""Idle connections of this process."""
 
 
 @contextmanager
