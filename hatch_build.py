@@ -1,9 +1,9 @@
-"""What building the package does beside packing it: compile some modules (tools/compile_modules.py), and add
-a file that lets Spark's Python processes start slowly (ottla/spark/runtime/early_connection.py).
+"""What building the package does beside packing it: note the version, compile modules, and add a file that lets
+Spark's Python processes start slowly (ottla/spark/runtime/early_connection.py).
 
-Without a C compiler, or if anything else is amiss, the package is built all the same: pure, with a notice.
-With OTTLA_PURE set it is pure as well: a wheel for any machine. An editable install gets the compiled modules
-too, beside their sources in src/.
+Modules are compiled by tools/compile_modules.py. Without a C compiler, or if anything else is amiss, the
+package is built all the same: pure, with a notice. With OTTLA_PURE set it is pure as well: a wheel for any
+machine. An editable install gets the version and the compiled modules too, beside their sources in src/.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, before the files are gathered."""
         self._made_in: Path | None = None
-        if self.target_name == "wheel":
-            for kind in ("force_include", "force_include_editable"):
-                build_data[kind][str(Path(self.root) / "src" / AT_START)] = AT_START
-        if self.target_name != "wheel" or os.environ.get("OTTLA_PURE"):
+        if self.target_name != "wheel":
             return
+        for kind in ("force_include", "force_include_editable"):
+            build_data[kind][str(Path(self.root) / "src" / AT_START)] = AT_START
         made_in = self._made_in = Path(tempfile.mkdtemp(prefix="ottla-wheel-"))
+        self._note_version(made_in, version, build_data)
+        if os.environ.get("OTTLA_PURE"):
+            return
         problem = self._compile(made_in)
         if problem is not None:
             self.app.display_warning(
@@ -58,6 +60,15 @@ class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
         """Clean up."""
         if self._made_in is not None:
             shutil.rmtree(self._made_in, ignore_errors=True)
+
+    def _note_version(self, made_in: Path, build: str, build_data: dict[str, Any]) -> None:
+        """Put the version of the package where `ottla.__version__` finds it."""
+        place = Path("ottla") / "_version.py"
+        is_editable = build == "editable"
+        target = (Path(self.root) / "src" / place) if is_editable else made_in / "_version.py"
+        target.write_text(f'VERSION = "{self.metadata.version}"\n')
+        if not is_editable:
+            build_data["force_include"][str(target)] = str(place)
 
     def _compile(self, into: Path) -> str | None:
         """Compile into a folder; return what went wrong, in a line."""

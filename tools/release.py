@@ -17,6 +17,8 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+from version import version
+
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 PURE = {"OTTLA_PURE": "1"}
@@ -73,10 +75,9 @@ def build() -> None:
 
 def check_version() -> None:
     """Refuse a tag of this commit that is not the version of the package."""
-    version = run(sys.executable, "-c", "import ottla; print(ottla.__version__)").strip()
-    tags = run("git", "tag", "--points-at", "HEAD").split()
-    if tags and f"v{version}" not in tags:
-        sys.exit(f"the tag {tags[0]} is not v{version}, the version in src/ottla/__init__.py")
+    tags = run("git", "tag", "--points-at", "HEAD", "--list", "v*").split()
+    if tags and f"v{version()}" not in tags:
+        sys.exit(f"the tag {tags[0]} is not v{version()}: tags are like v1.2.3")
 
 
 def check(extras: Sequence[str]) -> None:
