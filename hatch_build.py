@@ -1,5 +1,5 @@
-"""What building the package does beside packing it: note the version, compile modules, and add a file that lets
-Spark's Python processes start slowly (ottla/spark/runtime/early_connection.py).
+"""What building the package does beside packing it: note the version, compile modules, and add a file that
+lets Spark's Python processes start slowly (ottla/spark/runtime/early_connection.py).
 
 Modules are compiled by tools/compile_modules.py. Without a C compiler, or if anything else is amiss, the
 package is built all the same: pure, with a notice. With OTTLA_PURE set it is pure as well: a wheel for any
