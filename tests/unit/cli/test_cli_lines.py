@@ -63,6 +63,21 @@ async def test_many_lines_come_in_order_through_a_small_window():
     assert await all_lines(piped(data)) == [b"%d" % n for n in range(200_000)]
 
 
+async def test_chunks_of_a_long_line_are_joined_once(monkeypatch):
+    monkeypatch.setattr(line_input, "CHUNK_BYTES", 10)
+    tried = []
+
+    def cut(data):
+        tried.append(len(data))
+        return by_delimiter(b";")(data)
+
+    descriptor = piped(b"x" * 95 + b";" + b"y;z")
+    found = [each async for some in read_lines(descriptor, cut, b";") for each in some]
+    os.close(descriptor)
+    assert found == [b"x" * 95, b"y", b"z"]
+    assert len(tried) == 1
+
+
 async def test_a_line_without_an_end_is_refused(monkeypatch):
     monkeypatch.setattr(line_input, "MAX_LINE_BYTES", 100)
     descriptor = piped(b"x" * 101)

@@ -40,24 +40,35 @@ def by_delimiter(delimiter: bytes) -> Cut:
 LINES = by_delimiter(NEWLINE)
 
 
-async def read_lines(descriptor: int = 0, cut: Cut = LINES) -> AsyncIterator[list[bytes]]:
+async def read_lines(
+    descriptor: int = 0, cut: Cut = LINES, last: bytes | None = None
+) -> AsyncIterator[list[bytes]]:
     """Yield the available records of a file, without their delimiters.
 
+    `last` is the byte that every record ends with, if there is one: chunks without it are only kept.
     Raise ValueError for a record that does not end within MAX_LINE_BYTES.
     """
+    last = NEWLINE if cut is LINES else last
     rest = b""
+    waiting: list[bytes] = []
+    waiting_bytes = 0
     async for chunk in _chunks(descriptor):
-        rest = rest + chunk if rest else chunk
-        found, end = cut(rest)
-        rest = rest[end:]
-        if found:
-            yield found
-        if len(rest) > MAX_LINE_BYTES:
+        waiting.append(chunk)
+        waiting_bytes += len(chunk)
+        if last is None or last in chunk:  # a long line is joined once, not with each chunk
+            rest = b"".join((rest, *waiting))
+            waiting, waiting_bytes = [], 0
+            found, end = cut(rest)
+            rest = rest[end:]
+            if found:
+                yield found
+        if len(rest) + waiting_bytes > MAX_LINE_BYTES:
             raise ValueError(
                 f"a line is longer than {MAX_LINE_BYTES // 2**20} MiB: records end with a newline"
                 if cut is LINES
                 else f"a record is longer than {MAX_LINE_BYTES // 2**20} MiB, or has no end"
             )
+    rest = b"".join((rest, *waiting))
     if rest:
         yield [rest.removesuffix(b"\r") if cut is LINES else rest]
 
