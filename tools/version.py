@@ -1,10 +1,11 @@
 """The version of the package, from the tags of the repository.
 
     commit with the tag v1.2.3     1.2.3
-    5 commits after it             1.2.4.dev5+g0a1b2c3
+    5 commits after it             1.2.4.dev5
     no tag, no git, shallow clone  the version in src/ottla/__init__.py, which is one of development
     an unpacked sdist              the version that it was made with, in PKG-INFO
 
+There is no `+g0a1b2c3` at the end: Kafka refuses a client's version with a plus sign, and so do image tags.
 `OTTLA_VERSION` in the environment wins: for builds without the repository, as in a container.
 """
 
@@ -18,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 VARIABLE = "OTTLA_VERSION"
 
-_DESCRIBED = re.compile(r"v(\d+)\.(\d+)\.(\d+)-(\d+)-(g[0-9a-f]+)")
+_DESCRIBED = re.compile(r"v(\d+)\.(\d+)\.(\d+)-(\d+)-g[0-9a-f]+")
 _PKG_INFO = re.compile(r"^Version: (.+)$", re.MULTILINE)
 _DEVELOPMENT = re.compile(r'^DEVELOPMENT = "(.+)"$', re.MULTILINE)
 
@@ -47,10 +48,10 @@ def _of_tags(root: Path) -> str | None:
     found = _DESCRIBED.fullmatch(said.strip())
     if found is None:
         return None
-    major, minor, patch, commits = map(int, found.groups()[:4])
+    major, minor, patch, commits = map(int, found.groups())
     if not commits:
         return f"{major}.{minor}.{patch}"
-    return f"{major}.{minor}.{patch + 1}.dev{commits}+{found[5]}"
+    return f"{major}.{minor}.{patch + 1}.dev{commits}"
 
 
 def _of_source(root: Path) -> str:
@@ -58,3 +59,7 @@ def _of_source(root: Path) -> str:
     if found is None:
         raise ValueError("src/ottla/__init__.py has no DEVELOPMENT version")
     return found[1]
+
+
+if __name__ == "__main__":
+    print(version())

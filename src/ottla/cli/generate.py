@@ -146,7 +146,7 @@ def systemd(
     "--package",
     metavar="WHAT",
     help="The package that pip installs into the image; a wheel beside the file, or a source directory, is "
-    f"copied.  [default: the source of this ottla, or else ottla[zookeeper]=={__version__}]",
+    "copied.  [default: the source of this ottla, or else ottla[zookeeper] in its version]",
 )
 @click.option(
     "--port",
@@ -191,7 +191,7 @@ def compose(brokers: int, package: str | None, port: int, output: Path | None) -
     "--image",
     metavar="NAME",
     default=f"ottla:{__version__}",
-    show_default=True,
+    show_default="ottla:VERSION",
     help="The image, built from the Containerfile.",
 )
 @click.option(
