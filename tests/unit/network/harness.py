@@ -209,12 +209,14 @@ class DiskFile:
         self._file.write(self.content)
         self._file.flush()
         self.reads = 0
+        self.copied_bytes = 0
 
     def fileno(self) -> int:
         return self._file.fileno()
 
     def read_at(self, position: int, size: int) -> bytes:
         self.reads += 1
+        self.copied_bytes += size
         return os.pread(self.fileno(), size, position)
 
 
@@ -226,4 +228,5 @@ class MemoryFile(DiskFile):
 
     def read_at(self, position: int, size: int) -> bytes:
         self.reads += 1
+        self.copied_bytes += size
         return self.content[position : position + size]
