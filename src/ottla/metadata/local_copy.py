@@ -61,6 +61,7 @@ class MetadataCopy:
         self._written = -1
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._writing: asyncio.Future[None] | None = None
 
     def start(self) -> None:
         """Start to write changes."""
@@ -78,6 +79,8 @@ class MetadataCopy:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            if self._writing is not None:  # two writes at once would share a temporary file
+                await asyncio.wait([self._writing])
             await self._write()
 
     async def _run(self) -> None:
@@ -99,7 +102,8 @@ class MetadataCopy:
         try:
             # In a thread, and whole even if this task is cancelled.
             loop = asyncio.get_running_loop()
-            await asyncio.shield(loop.run_in_executor(None, self._replace, backup))
+            self._writing = loop.run_in_executor(None, self._replace, backup)
+            await asyncio.shield(self._writing)
         except OSError as error:
             logger.warning("the copy of the metadata %s cannot be written: %s", self._path, error)
         else:

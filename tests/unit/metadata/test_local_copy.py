@@ -2,6 +2,7 @@
 
 import asyncio
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,38 @@ async def test_a_change_is_written_while_the_broker_runs(
     assert found is not None
     assert found.image.version == FIRST.version
     await copy.stop()
+
+
+async def test_a_stop_waits_for_the_write_in_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(local_copy, "DELAY_S", 0.0)
+    loop = asyncio.get_running_loop()
+    has_begun, may_end = asyncio.Event(), threading.Event()
+    writing: list[int] = []
+    replace = MetadataCopy._replace
+
+    def slow(copy: MetadataCopy, backup: local_copy.Backup) -> None:
+        writing.append(backup.image.version)
+        assert len(writing) == 1, "two writes at once"
+        loop.call_soon_threadsafe(has_begun.set)
+        may_end.wait(10)
+        replace(copy, backup)
+        writing.clear()
+
+    monkeypatch.setattr(MetadataCopy, "_replace", slow)
+    copy = MetadataCopy(RealDisk(), tmp_path, SystemClock())
+    copy.start()
+    copy.note(EMPTY, FIRST)
+    async with asyncio.timeout(10):
+        await has_begun.wait()
+        copy.note(FIRST, newest := changed(FIRST, 5))
+        loop.call_later(0.05, may_end.set)
+        await copy.stop()
+    found = read_copy(RealDisk(), tmp_path)
+    assert found is not None
+    assert found.image == newest
+    assert not caplog.records
 
 
 async def test_a_disk_that_takes_nothing_does_not_stop_the_broker(
