@@ -10,10 +10,13 @@ from typing import Protocol
 from ottla.common.config.broker import BrokerConfig
 from ottla.coordinator.effects import Step, reply_only
 from ottla.coordinator.group.classic.group import ClassicGroup
-from ottla.coordinator.group.consumer import group_description, heartbeat, leave
+from ottla.coordinator.group.consumer import heartbeat, leave
 from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.member import ConsumerMember
+from ottla.coordinator.group.consumer.partitions import NO_PARTITIONS, Partitions, in_order
 from ottla.coordinator.group.consumer.requests import (
     ConsumerGroupDescription,
+    ConsumerMemberDescription,
     Heartbeat,
     HeartbeatRequest,
     check_heartbeat,
@@ -50,7 +53,7 @@ def describe(machine: Machine, now_ms: int, token: int, group_id: str) -> Step[C
     group = machine.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         raise GroupIdNotFound(f"there is no consumer group {group_id}")
-    description = group_description.describe(group, machine.config.group_consumer_assignors[0])
+    description = _description(group, machine.config.group_consumer_assignors[0])
     return reply_only(token, description)
 
 
@@ -79,3 +82,35 @@ def _update_for(machine: Machine, now_ms: int, request: HeartbeatRequest) -> Con
         return upgrade(group, now_ms, config, image)
     records = () if group is None else group.tombstones()
     return ConsumerGroupUpdate(ConsumerGroup(group_id), now_ms, config, image, records)
+
+
+def _description(group: ConsumerGroup, default_assignor: str) -> ConsumerGroupDescription:
+    """Return everything about a group."""
+    return ConsumerGroupDescription(
+        group.group_id,
+        group.state.value,
+        group.epoch,
+        group.target_epoch,
+        group.assignor(default_assignor),
+        tuple(
+            _member_description(each, group.targets.get(each.member_id, NO_PARTITIONS))
+            for each in group.members.values()
+        ),
+    )
+
+
+def _member_description(member: ConsumerMember, target: Partitions) -> ConsumerMemberDescription:
+    subscription = member.subscription
+    return ConsumerMemberDescription(
+        member.member_id,
+        subscription.instance_id,
+        subscription.rack_id,
+        member.current.epoch,
+        subscription.client_id,
+        subscription.client_host,
+        subscription.subscribed_topics,
+        subscription.subscribed_regex,
+        in_order(member.current.assigned),
+        in_order(target),
+        member.is_classic,
+    )
