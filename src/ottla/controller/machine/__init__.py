@@ -4,7 +4,7 @@ Each takes the image and the request and returns a `Decision`: the records to ap
 for each item, in the order of the request. Nothing here changes anything, so a request that is only validated
 is decided in the same way and its records are dropped.
 
-Reading order: requests, topics, configs, election, alter_partition, reassignment, balance, brokers, acls,
+Reading order: requests, topics, configs, election, alter_partition, reassignment, brokers, acls,
 delegation_tokens, scram, quotas, restore.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from ottla.controller.machine.acls import create_acls, delete_acls
 from ottla.controller.machine.alter_partition import alter_partitions
-from ottla.controller.machine.balance import balance_replicas
 from ottla.controller.machine.brokers import (
     allocate_producer_ids,
     become_controller,
@@ -37,7 +36,7 @@ from ottla.controller.machine.delegation_tokens import (
 )
 from ottla.controller.machine.election import ElectionType, balance_leaders, elect_leaders
 from ottla.controller.machine.quotas import QuotaAlteration, alter_client_quotas
-from ottla.controller.machine.reassignment import Reassignment, reassign
+from ottla.controller.machine.reassignment import Reassignment, balance_replicas, reassign
 from ottla.controller.machine.requests import (
     ConfigAlteration,
     ConfigChange,

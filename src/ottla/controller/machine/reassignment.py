@@ -4,6 +4,11 @@ During a reassignment a partition has the new and the old replicas. When all add
 old ones are removed (see `election.finish_reassignment`); until then the reassignment can be cancelled or
 replaced. Replicas that only an earlier reassignment had added are then removed immediately, unless too few of
 the others have every committed record.
+
+`balance_replicas` reassigns automatically (`ottla.auto.balance.enable`), until each topic is spread evenly: a
+few partitions at a time, and only in a healthy cluster, where every broker is alive, every replica in sync,
+and no reassignment in progress. Counts decide, not sizes, which the controller does not know. Leaders follow
+by the election of preferred leaders.
 """
 
 from __future__ import annotations
@@ -12,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ottla.common.config.broker import BrokerConfig
+from ottla.common.ids import TopicPartition
+from ottla.common.placement import spread
 from ottla.controller.machine.election import (
     ElectionInputs,
     ElectionInputsByTopic,
@@ -31,6 +38,9 @@ from ottla.protocol.errors import (
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
 )
+
+MAX_BALANCED_PARTITIONS = 5_000
+"""Larger clusters are balanced with `ottla cluster reassign`: the plan would block the controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +148,32 @@ def _with_replicas(
         raise InvalidReplicaAssignment(f"only {list(complete)} have all records, and none of them would stay")
     isr = tuple(each for each in partition.isr if each in replicas)
     return replace(partition, replicas=replicas, isr=isr, adding=adding, removing=removing)
+
+
+def balance_replicas(image: ClusterImage, config: BrokerConfig) -> Decision[int]:
+    """Start the next few moves; the result is their number."""
+    if not _is_calm(image):
+        return Decision((), (0,))
+    now = {
+        TopicPartition(topic.name, each.index): each.replicas
+        for topic in image.topics.values()
+        for each in topic.partitions
+    }
+    if len(now) > MAX_BALANCED_PARTITIONS:
+        return Decision((), (0,))
+    racks = {each.node_id: each.rack for each in image.brokers.values()}
+    plan = spread(now, racks, closed=image.in_maintenance)
+    changed = [at for at, target in plan.items() if target != now[at]]
+    moved = [at for at in changed if {*plan[at]} != {*now[at]}]
+    # Other orders copy nothing. All at once: one leader may move over several partitions, and after a part of
+    # that way the next plan could be to go back.
+    due = moved[: config.ottla_auto_balance_moves] or changed
+    decided = reassign(image, [Reassignment(at.topic, at.partition, plan[at]) for at in due], config)
+    return Decision(decided.records, (sum(each is None for each in decided.results),))
+
+
+def _is_calm(image: ClusterImage) -> bool:
+    partitions = [each for topic in image.topics.values() for each in topic.partitions]
+    return all(each.can_lead for each in image.brokers.values()) and all(
+        not each.is_reassigning and set(each.isr) == set(each.replicas) for each in partitions
+    )
