@@ -19,8 +19,7 @@ from ottla.client import Admin
 from ottla.client.admin.acls import Acl
 from ottla.connect.rest import access
 from ottla.connect.rest.app import make_app
-from ottla.http.security import HttpSecurity
-from ottla.http.tls import TlsFiles, client_context, server_context
+from ottla.http.security import HttpSecurity, TlsFiles, client_context, server_context
 from ottla.testing.local_broker import OttlaBroker
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -38,7 +38,7 @@ from tests.integration.clients import wait_until
 from tests.integration.registry_stage import RunningRegistry
 
 from ottla.cli.main import run
-from ottla.http.tls import TlsFiles, server_context
+from ottla.http.security import TlsFiles, server_context
 from ottla.registry.rest import access
 from ottla.registry.rest.app import make_app
 from ottla.registry.serdes import RegistryClient

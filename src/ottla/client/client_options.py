@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-from ottla.client.jaas import parse_jaas
 from ottla.common.config.declaration import ConfigError
 from ottla.common.config.options import Options, option
 from ottla.common.config.types import (
@@ -22,6 +21,7 @@ from ottla.common.config.types import (
     choice,
     read_boolean,
 )
+from ottla.security.jaas import JaasLogin, parse_jaas
 from ottla.wire.address import Address, parse_address, parse_addresses
 from ottla.wire.backoff import Backoff
 from ottla.wire.connection import ConnectionOptions
@@ -43,6 +43,20 @@ _TLS_ONLY = (
     *("ssl_keystore_location", "ssl_keystore_certificate_chain"),
 )
 _STORE_TYPE = choice("JKS", "PKCS12", "PEM")
+
+
+_PASSWORD_MODULES = ("PlainLoginModule", "ScramLoginModule")
+
+
+def _password_login(text: str) -> JaasLogin:
+    """Return the login of a JAAS line; raise ValueError if it has no user name and password."""
+    login = parse_jaas(text)
+    module = login.module.rpartition(".")[2]
+    if module not in _PASSWORD_MODULES:
+        raise ValueError(f"the login module {module} is not supported: {' and '.join(_PASSWORD_MODULES)} are")
+    if not {"username", "password"} <= login.options.keys():
+        raise ValueError("names no username and password")
+    return login
 
 
 def _addresses(value: Any) -> tuple[Address, ...]:
@@ -224,7 +238,7 @@ class ClientOptions(Options):
                 self.sasl_oauth_token_provider,
                 self._trust_store,
                 self._key_store,
-                self.sasl_jaas_config is not None and parse_jaas(self.sasl_jaas_config).is_token,
+                self._is_delegation_token,
             )
         )
 
@@ -267,12 +281,19 @@ class ClientOptions(Options):
         if self.sasl_jaas_config is None or not self.uses_sasl:
             return
         try:
-            login = parse_jaas(self.sasl_jaas_config)
+            options = _password_login(self.sasl_jaas_config).options
         except ValueError as error:
             raise ConfigError("sasl_jaas_config", str(error)) from None
         if self.sasl_plain_username is None:
-            object.__setattr__(self, "sasl_plain_username", login.username)
-            object.__setattr__(self, "sasl_plain_password", login.password)
+            object.__setattr__(self, "sasl_plain_username", options["username"])
+            object.__setattr__(self, "sasl_plain_password", options["password"])
+
+    @property
+    def _is_delegation_token(self) -> bool:
+        """Whether the user is a delegation token (`tokenauth="true"`)."""
+        if self.sasl_jaas_config is None or not self.uses_sasl:
+            return False
+        return parse_jaas(self.sasl_jaas_config).options.get("tokenauth", "").lower() == "true"
 
     def _check_tls(self) -> None:
         given = [name for name in _TLS_ONLY if getattr(self, name) is not None]

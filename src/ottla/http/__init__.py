@@ -4,7 +4,7 @@
     errors     what a handler raises
     routing    paths to handlers, segment by segment, so that names may hold encoded slashes
     app        reads a request within the limits, calls its handler, writes the answer and the access log
-    tls        certificates of the server and of its clients
+    security   TLS, users and ACLs of one server
     authentication   the user of a request: password, token, certificate
     broker_users     passwords and tokens, verified by the brokers
     broker_acls      what a user may do, by the ACLs of the brokers

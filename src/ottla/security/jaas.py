@@ -3,7 +3,8 @@
     org.apache.kafka.common.security.plain.PlainLoginModule required
         username="admin" password="secret" user_alice="wonderland";
 
-One line has one login module. Values may be quoted; a backslash escapes the next character within quotes.
+One line has one login module. Values may be quoted, also with single quotes; a backslash escapes the next
+character within double quotes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from dataclasses import dataclass, field
 USER_PREFIX = "user_"
 FLAGS = ("required", "requisite", "sufficient", "optional")
 
-_OPTION = re.compile(r'\s*([^\s=;"]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s;"]+))', re.DOTALL)
+_OPTION = re.compile(
+    r'\s*([^\s=;"]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|\'([^\']*)\'|([^\s;"\'][^\s;"]*))', re.DOTALL
+)
 _HEAD = re.compile(r"\s*([\w.$]+)\s+(\w+)")
 _END = re.compile(r"\s*;\s*")
 
@@ -49,8 +52,11 @@ def parse_jaas(text: str) -> JaasLogin:
     options: dict[str, str] = {}
     position = head.end()
     while (option := _OPTION.match(text, position)) is not None:
-        quoted, plain = option[2], option[3]
-        options[option[1]] = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+        name, quoted, single, bare = option.groups()
+        if quoted is not None:
+            options[name] = re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+        else:
+            options[name] = bare if single is None else single
         position = option.end()
     end = _END.match(text, position)
     if end is None:

@@ -159,3 +159,30 @@ def test_a_tls_context_of_ones_own_is_used_as_it_is():
     mine = ssl.create_default_context()
     assert ClientOptions(security_protocol="SSL", ssl_context=mine).security().tls is mine
     assert ClientOptions().security().tls is None
+
+
+SASL = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"}
+
+
+def test_user_and_password_can_come_from_a_jaas_line():
+    line = 'org.x.ScramLoginModule required username="u" password=\'p"\' tokenauth="true";'
+    options = ClientOptions.of("a:1", sasl_jaas_config=line, **SASL)
+    assert (options.sasl_plain_username, options.sasl_plain_password) == ("u", 'p"')
+    assert options._is_delegation_token
+    assert not ClientOptions.of(
+        "a:1", sasl_jaas_config=line.replace("true", "no"), **SASL
+    )._is_delegation_token
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("org.x.Krb5LoginModule required username=u password=p;", "Krb5LoginModule is not supported"),
+        ("org.x.PlainLoginModule required username=u;", "names no username and password"),
+        ("org.x.PlainLoginModule required username=u password=secret", "is a quote missing"),
+    ],
+)
+def test_a_jaas_line_without_a_usable_login_is_refused(line, says):
+    with pytest.raises(ConfigError, match=says) as refused:
+        ClientOptions.of("a:1", sasl_jaas_config=line, **SASL)
+    assert "secret" not in str(refused.value)

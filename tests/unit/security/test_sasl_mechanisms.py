@@ -112,11 +112,12 @@ def test_a_client_cannot_act_as_another_than_its_token_says() -> None:
 
 def test_a_jaas_line_is_read() -> None:
     login = parse_jaas(
-        'org.x.PlainLoginModule required\n username="admin" password="a\\"b; c" user_alice=plain user_b="";'
+        'org.x.PlainLoginModule required\n username="admin" password="a\\"b; c" '
+        'user_alice=plain user_b="" user_c=\'d\\e "f"\';'
     )
     assert login.module == "org.x.PlainLoginModule"
     assert login.options["password"] == 'a"b; c'
-    assert login.users == {"alice": "plain", "b": ""}
+    assert login.users == {"alice": "plain", "b": "", "c": 'd\\e "f"'}
     assert "plain" not in repr(login)
 
 

@@ -77,8 +77,7 @@ def http_security(
     super_user: tuple[str, ...],
 ) -> HttpSecurity:
     """Return what the options say; raise a usage error if they do not fit together."""
-    from ottla.http.security import HttpSecurity
-    from ottla.http.tls import TlsFiles, client_context, server_context
+    from ottla.http.security import HttpSecurity, TlsFiles, client_context, server_context
 
     if tls_cert is None and (tls_key or tls_client_ca):
         raise click.UsageError("--tls-key and --tls-client-ca need --tls-cert")
