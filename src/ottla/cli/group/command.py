@@ -7,9 +7,8 @@ import time
 
 import click
 
-from ottla.cli.group.listing import GroupLine, lines_of, print_lines
 from ottla.cli.group.seek import move_as_json, plan, print_moves, target_of, target_options
-from ottla.cli.group.view import GroupView, OffsetsView
+from ottla.cli.group.view import GroupLine, GroupView, OffsetsView, lines_of, print_lines
 from ottla.cli.support import session
 from ottla.cli.support.completing import group_names
 from ottla.cli.support.lazy_group import LazyGroup
