@@ -49,7 +49,7 @@ from ottla.protocol.records.batch import check_batch, iter_batches
 from ottla.protocol.records.records import Record, encode_batch
 from ottla.replication.partition import Partition
 from ottla.replication.throttle import Rate
-from ottla.testing.local_cluster import QuickDisk, memory_folder
+from ottla.testing.local_cluster import NoSyncDisk, memory_folder
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 DEADLINE_S = 20.0
@@ -112,7 +112,7 @@ class World:
 
     async def start_broker(self, node_id: int) -> Broker:
         raw = {**SETTINGS, "node.id": str(node_id), "log.dirs": f"{self.folder}/{node_id}"}
-        broker = Broker(raw, self.clock, store=MemoryStore(self.server, node_id), disk=QuickDisk())
+        broker = Broker(raw, self.clock, store=MemoryStore(self.server, node_id), disk=NoSyncDisk())
         await broker.start()
         return broker
 
@@ -788,7 +788,7 @@ async def alter_while_a_broker_starts(world: World) -> Broker:
             await super()._start_coordinators()
 
     raw = {**SETTINGS, "node.id": "2", "log.dirs": f"{world.folder}/2"}
-    broker = Interrupted(raw, world.clock, store=MemoryStore(world.server, 2), disk=QuickDisk())
+    broker = Interrupted(raw, world.clock, store=MemoryStore(world.server, 2), disk=NoSyncDisk())
     await broker.start()
     assert altered.is_set()
     return broker

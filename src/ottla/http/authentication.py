@@ -28,7 +28,7 @@ class Unauthorized(HttpError):
         self.headers = tuple((b"www-authenticate", each.encode()) for each in challenges)
 
 
-class VerifierAway(Exception):
+class VerifierUnavailable(Exception):
     """Credentials cannot be verified now."""
 
 
@@ -36,11 +36,11 @@ class Verifier(Protocol):
     """Knows the users."""
 
     async def password(self, user: str, password: str, address: str = "") -> str | None:
-        """Return the principal of a user with this password; None if it is wrong. VerifierAway."""
+        """Return the principal of a user with this password; None if it is wrong. VerifierUnavailable."""
         ...
 
     async def token(self, token: str, address: str = "") -> str | None:
-        """Return the principal that a token was issued to; None if it is not valid. VerifierAway."""
+        """Return the principal that a token was issued to; None if it is not valid. VerifierUnavailable."""
         ...
 
 
@@ -68,7 +68,7 @@ class Authenticator:
             return
         try:
             principal = await self._principal(request)
-        except VerifierAway as error:
+        except VerifierUnavailable as error:
             raise HttpError(503, 503, f"Credentials cannot be verified: {error}") from None
         if principal is None:
             raise Unauthorized(self._challenges)

@@ -23,7 +23,7 @@ from typing import Any
 from ottla.client.client_options import ClientOptions
 from ottla.client.errors import AuthenticationFailed, ClientError
 from ottla.common.clock import Clock, SystemClock
-from ottla.http.authentication import VerifierAway
+from ottla.http.authentication import VerifierUnavailable
 from ottla.http.login_queue import LoginQueue
 from ottla.protocol.errors import KafkaError
 from ottla.wire.connection import Connection, ConnectionOptions
@@ -105,7 +105,7 @@ class BrokerUsers:
         key = hmac.digest(self._secret, credentials.encode(), hashlib.sha256)
         if (known := self._remembered(key)) is not None:
             return known
-        async with self._logins.turn(address, is_known=key in self._known):
+        async with self._logins.slot(address, is_known=key in self._known):
             if (known := self._remembered(key)) is not None:  # verified while this request waited
                 return known
             if not await self._logs_in(options):
@@ -144,7 +144,7 @@ class BrokerUsers:
                 continue
             connection.close()
             return True
-        raise VerifierAway("; ".join(reasons))
+        raise VerifierUnavailable("; ".join(reasons))
 
 
 def _is_prepared(user: str) -> bool:

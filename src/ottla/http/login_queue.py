@@ -25,8 +25,8 @@ class LoginQueue:
         self._by_address: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @asynccontextmanager
-    async def turn(self, address: str, *, is_known: bool = False) -> AsyncIterator[None]:
-        """Wait for a place, and have it within the block."""
+    async def slot(self, address: str, *, is_known: bool = False) -> AsyncIterator[None]:
+        """Wait for a free slot, and hold it within the block."""
         if self._free:
             self._free -= 1
         else:

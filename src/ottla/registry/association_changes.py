@@ -10,8 +10,8 @@ from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import new_uuid
 from ottla.registry import decisions, errors
 from ottla.registry.associations import (
+    AssociationRequest,
     Target,
-    Wanted,
     associate,
     check_subjects,
     complete,
@@ -33,8 +33,8 @@ class AssociationChanges:
         self._clock = clock or SystemClock()
 
     async def put(
-        self, target: Target, wanted: Sequence[Wanted], *, is_create: bool, dry_run: bool
-    ) -> tuple[list[Wanted], dict[str, StoredSchema]]:
+        self, target: Target, wanted: Sequence[AssociationRequest], *, is_create: bool, dry_run: bool
+    ) -> tuple[list[AssociationRequest], dict[str, StoredSchema]]:
         """Associate subjects with a topic; return how, and which schemas were registered, by type.
 
         Nothing is written before everything is checked. A request that was cut off may be repeated.
@@ -60,7 +60,7 @@ class AssociationChanges:
         )
         return answers, schemas
 
-    async def _with_known_schema(self, target: Target, wanted: Wanted) -> Wanted:
+    async def _with_known_schema(self, target: Target, wanted: AssociationRequest) -> AssociationRequest:
         """Note whether the subject has the schema already."""
         if wanted.schema is None:
             return wanted
@@ -73,7 +73,7 @@ class AssociationChanges:
             return wanted
         return replace(wanted, has_schema=True)
 
-    async def _check_schema(self, wanted: Wanted) -> None:
+    async def _check_schema(self, wanted: AssociationRequest) -> None:
         """Refuse a schema that is none, or that cannot follow those that are there."""
         if wanted.schema is None or wanted.subject is None or wanted.has_schema:
             return

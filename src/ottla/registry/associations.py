@@ -34,7 +34,7 @@ def invalid(name: str, detail: str) -> RegistryError:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AssociationRequest:
     """One association that a request asks for."""
 
     association_type: str
@@ -91,7 +91,7 @@ def find(
             yield value
 
 
-def subject_of(state: RegistryState, target: Target, wanted: Wanted) -> str:
+def subject_of(state: RegistryState, target: Target, wanted: AssociationRequest) -> str:
     """Return the subject that is meant: that which is named, that which is there, or the topic's own."""
     if wanted.subject is not None:
         return resolve_alias(state, wanted.subject)
@@ -99,7 +99,9 @@ def subject_of(state: RegistryState, target: Target, wanted: Wanted) -> str:
     return str(old["subject"]) if old else target.own_subject(wanted.association_type)
 
 
-def complete(state: RegistryState, target: Target, wanted: Wanted, *, is_create: bool) -> Wanted:
+def complete(
+    state: RegistryState, target: Target, wanted: AssociationRequest, *, is_create: bool
+) -> AssociationRequest:
     """Return what is wanted with all defaults, checked."""
     old = _existing(state, target, wanted)
     lifecycle = wanted.lifecycle or (old["lifecycle"] if old else STRONG if wanted.schema else WEAK)
@@ -129,7 +131,7 @@ def complete(state: RegistryState, target: Target, wanted: Wanted, *, is_create:
     return full
 
 
-def _check_new(state: RegistryState, wanted: Wanted, *, is_create: bool) -> None:
+def _check_new(state: RegistryState, wanted: AssociationRequest, *, is_create: bool) -> None:
     assert wanted.subject is not None
     if wanted.lifecycle != STRONG or mode_in_scope(state, wanted.subject) == "IMPORT":
         return
@@ -148,7 +150,7 @@ def _check_new(state: RegistryState, wanted: Wanted, *, is_create: bool) -> None
         )
 
 
-def _check_change(old: Json, wanted: Wanted, target: Target, *, is_create: bool) -> None:
+def _check_change(old: Json, wanted: AssociationRequest, target: Target, *, is_create: bool) -> None:
     is_same = old["subject"] == wanted.subject and old["lifecycle"] == wanted.lifecycle
     if is_same and not (is_create and wanted.schema is not None and not wanted.has_schema):
         return
@@ -169,7 +171,7 @@ def _check_change(old: Json, wanted: Wanted, target: Target, *, is_create: bool)
         )
 
 
-def check_subjects(state: RegistryState, target: Target, wanted: Sequence[Wanted]) -> None:
+def check_subjects(state: RegistryState, target: Target, wanted: Sequence[AssociationRequest]) -> None:
     """Refuse associations that do not go together with those of other topics, or with each other."""
     lifecycles = {each["associationType"]: each["lifecycle"] for each in of_target(state, target)} | {
         each.association_type: each.lifecycle for each in wanted
@@ -199,7 +201,7 @@ def check_subjects(state: RegistryState, target: Target, wanted: Sequence[Wanted
 def associate(
     state: RegistryState,
     target: Target,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[AssociationRequest],
     guids: Sequence[str],
     now_ms: int,
     *,
@@ -242,7 +244,7 @@ def _is_of(association: Json, target: Target) -> bool:
     return (association["resourceName"], association["resourceNamespace"]) == (target.name, target.namespace)
 
 
-def _is_referenced(state: RegistryState, subject: str, wanted: Sequence[Wanted]) -> bool:
+def _is_referenced(state: RegistryState, subject: str, wanted: Sequence[AssociationRequest]) -> bool:
     """Tell whether a schema refers to a subject: one that is there, or one of the same request."""
     versions = state.subjects.get(subject, ())
     return any(state.referrers(subject, version, deleted=True) for version in versions) or any(
@@ -253,7 +255,7 @@ def _is_referenced(state: RegistryState, subject: str, wanted: Sequence[Wanted])
     )
 
 
-def _existing(state: RegistryState, target: Target, wanted: Wanted) -> Json | None:
+def _existing(state: RegistryState, target: Target, wanted: AssociationRequest) -> Json | None:
     found = of_target(state, target)
     return next((each for each in found if each["associationType"] == wanted.association_type), None)
 

@@ -55,7 +55,7 @@ def check_writable(state: RegistryState, subject: str | None) -> None:
         raise errors.not_permitted(f"Subject {name} in context {context} is in read-only mode")
 
 
-def forget_forever(state: RegistryState, schemas: list[StoredSchema]) -> list[RegistryRecord]:
+def hard_delete(state: RegistryState, schemas: list[StoredSchema]) -> list[RegistryRecord]:
     """Return what deletes versions for good, highest first, and remembers the largest ids among them."""
     records = [tombstone(each.subject, each.version) for each in reversed(schemas)]
     contexts = dict.fromkeys(
@@ -91,7 +91,7 @@ def delete_version(state: RegistryState, subject: str, version: int, *, permanen
         return Decision(schema.version, [schema_record(schema.soft_deleted())])
     if not schema.deleted:
         raise errors.version_not_soft_deleted(subject, schema.version)
-    records = forget_forever(state, [schema])
+    records = hard_delete(state, [schema])
     if len(state.subjects[subject]) == 1:
         records += _forget_settings(state, subject)
     return Decision(schema.version, records)
@@ -125,7 +125,7 @@ def delete_subject(
     versions = [each.version for each in schemas]
     if not permanent:
         return Decision(versions, [delete_subject_record(subject, max(versions, default=0))])
-    return Decision(versions, forget_forever(state, schemas) + _forget_settings(state, subject))
+    return Decision(versions, hard_delete(state, schemas) + _forget_settings(state, subject))
 
 
 def update_config(state: RegistryState, subject: str | None, changes: Json) -> Decision:
@@ -157,7 +157,7 @@ def set_mode(state: RegistryState, subject: str | None, mode: str | None, *, for
                 if state.referrers(name, each.version, deleted=True):
                     raise errors.reference_exists(name, each.version)
                 gone.append(each)
-        records = [*forget_forever(state, gone), clear_subject_record(subject)]
+        records = [*hard_delete(state, gone), clear_subject_record(subject)]
     return Decision({"mode": mode}, [*records, mode_record(subject, mode)])
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from ottla.registry import errors
 from ottla.registry.contracts import merge_metadata, merge_rule_sets, set_confluent_version
-from ottla.registry.decisions import Decision, forget_forever
+from ottla.registry.decisions import Decision, hard_delete
 from ottla.registry.entities import (
     AVRO,
     CONFLUENT_VERSION,
@@ -264,7 +264,7 @@ def find_completed(
     return None if completed == definition else find(state, subject, completed, deleted=deleted)
 
 
-def maybe_equivalent(
+def equivalent_candidates(
     state: RegistryState, subject: str, definition: Definition, *, deleted: bool = False
 ) -> list[StoredSchema]:
     """Return the versions that may hold an Avro schema, though their text is another; the newest first.
@@ -393,7 +393,7 @@ def decide(state: RegistryState, prepared: Prepared, canonical: str, examined: E
         and not state.referrers(subject, each.version, deleted=True)
     ]
     if stale:
-        records += [each for each in forget_forever(state, stale) if each.value is None]
+        records += [each for each in hard_delete(state, stale) if each.value is None]
     return Decision(schema, [*records, schema_record(schema)])
 
 

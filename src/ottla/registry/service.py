@@ -130,9 +130,9 @@ class Registry:
     async def _find_equivalent(
         self, state: RegistryState, prepared: Prepared, canonical: str, *, deleted: bool = False
     ) -> StoredSchema | None:
-        """Return the version that holds an Avro schema with another text: see `maybe_equivalent`."""
+        """Return the version that holds an Avro schema with another text: see `equivalent_candidates`."""
         definition = replace(prepared.definition, schema=canonical)
-        candidates = registration.maybe_equivalent(state, prepared.subject, definition, deleted=deleted)
+        candidates = registration.equivalent_candidates(state, prepared.subject, definition, deleted=deleted)
         known: list[tuple[StoredSchema, Source]] = []
         for each in candidates:
             with contextlib.suppress(errors.RegistryError):  # what it refers to is not there

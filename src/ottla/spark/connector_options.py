@@ -11,7 +11,7 @@ from typing import NamedTuple
 SAME, BETTER, DIFFERENT, REFUSED = "same", "better", "different", "refused"
 
 
-class Treatment(NamedTuple):
+class OptionSupport(NamedTuple):
     """How an option is treated."""
 
     verdict: str
@@ -19,39 +19,39 @@ class Treatment(NamedTuple):
 
 
 CONNECTOR = {
-    "subscribe": Treatment(SAME),
-    "subscribePattern": Treatment(
+    "subscribe": OptionSupport(SAME),
+    "subscribePattern": OptionSupport(
         DIFFERENT, "Python's regular expressions; Ottla's internal topics never match"
     ),
-    "assign": Treatment(SAME),
-    "startingOffsets": Treatment(SAME),
-    "startingOffsetsByTimestamp": Treatment(SAME),
-    "startingTimestamp": Treatment(SAME),
-    "startingOffsetsByTimestampStrategy": Treatment(SAME),
-    "endingOffsets": Treatment(SAME),
-    "endingOffsetsByTimestamp": Treatment(SAME),
-    "endingTimestamp": Treatment(SAME),
-    "failOnDataLoss": Treatment(BETTER, "a topic that was deleted and recreated is found by its id"),
-    "minPartitions": Treatment(SAME),
-    "maxRecordsPerPartition": Treatment(SAME),
-    "maxOffsetsPerTrigger": Treatment(SAME),
-    "minOffsetsPerTrigger": Treatment(SAME),
-    "maxTriggerDelay": Treatment(BETTER, "`15m` and `15 minutes`"),
-    "includeHeaders": Treatment(SAME, "when writing, a column `headers` is used unless it is false"),
-    "groupIdPrefix": Treatment(
+    "assign": OptionSupport(SAME),
+    "startingOffsets": OptionSupport(SAME),
+    "startingOffsetsByTimestamp": OptionSupport(SAME),
+    "startingTimestamp": OptionSupport(SAME),
+    "startingOffsetsByTimestampStrategy": OptionSupport(SAME),
+    "endingOffsets": OptionSupport(SAME),
+    "endingOffsetsByTimestamp": OptionSupport(SAME),
+    "endingTimestamp": OptionSupport(SAME),
+    "failOnDataLoss": OptionSupport(BETTER, "a topic that was deleted and recreated is found by its id"),
+    "minPartitions": OptionSupport(SAME),
+    "maxRecordsPerPartition": OptionSupport(SAME),
+    "maxOffsetsPerTrigger": OptionSupport(SAME),
+    "minOffsetsPerTrigger": OptionSupport(SAME),
+    "maxTriggerDelay": OptionSupport(BETTER, "`15m` and `15 minutes`"),
+    "includeHeaders": OptionSupport(SAME, "when writing, a column `headers` is used unless it is false"),
+    "groupIdPrefix": OptionSupport(
         DIFFERENT, "the prefix of the group that progress is committed to; `spark-ottla`"
     ),
-    "kafkaConsumer.pollTimeoutMs": Treatment(SAME, "120000, as `spark.network.timeout`"),
-    "fetchOffset.numRetries": Treatment(
+    "kafkaConsumer.pollTimeoutMs": OptionSupport(SAME, "120000, as `spark.network.timeout`"),
+    "fetchOffset.numRetries": OptionSupport(
         BETTER, "retried until `kafka.default.api.timeout.ms`, at least so often"
     ),
-    "fetchOffset.retryIntervalMs": Treatment(BETTER, "the pauses grow from `kafka.retry.backoff.ms`"),
-    "topic": Treatment(SAME),
-    "kafka.bootstrap.servers": Treatment(SAME),
-    "kafka.group.id": Treatment(
+    "fetchOffset.retryIntervalMs": OptionSupport(BETTER, "the pauses grow from `kafka.retry.backoff.ms`"),
+    "topic": OptionSupport(SAME),
+    "kafka.bootstrap.servers": OptionSupport(SAME),
+    "kafka.group.id": OptionSupport(
         BETTER, "progress is committed to it; readers of the same group do not interfere"
     ),
-    "_mockSystemTime": Treatment(REFUSED, "for the connector's own tests"),
+    "_mockSystemTime": OptionSupport(REFUSED, "for the connector's own tests"),
 }
 """The options of the connector itself."""
 

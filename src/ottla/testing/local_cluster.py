@@ -39,7 +39,7 @@ ENOUGH_BYTES = 256 * 1024 * 1024
 """Containers often have 64 MiB there: too little for brokers."""
 
 
-class QuickFile(RealFile):
+class NoSyncFile(RealFile):
     """A file that is left to the page cache."""
 
     __slots__ = ()
@@ -48,16 +48,16 @@ class QuickFile(RealFile):
         """Do nothing."""
 
 
-class QuickDisk(RealDisk):
+class NoSyncDisk(RealDisk):
     """The operating system's files, never synced: a killed broker loses nothing, a power failure would."""
 
-    def open(self, path: str, *, create: bool = False) -> QuickFile:
+    def open(self, path: str, *, create: bool = False) -> NoSyncFile:
         """Open for reading and writing."""
-        return QuickFile(path, os.O_RDWR | os.O_CREAT if create else os.O_RDWR)
+        return NoSyncFile(path, os.O_RDWR | os.O_CREAT if create else os.O_RDWR)
 
-    def open_read(self, path: str) -> QuickFile:
+    def open_read(self, path: str) -> NoSyncFile:
         """Open for reading only."""
-        return QuickFile(path, os.O_RDONLY)
+        return NoSyncFile(path, os.O_RDONLY)
 
     def write_file(self, path: str, data: Bytes, *, sync: bool, mode: int = 0o644) -> None:
         """Write a small file from its beginning."""
@@ -202,7 +202,7 @@ class LocalCluster:
             if node_id in self.racks:
                 raw["broker.rack"] = self.racks[node_id]
             self._server.heal(node_id)
-            broker = LocalBroker(raw, store=MemoryStore(self._server, node_id), disk=QuickDisk())
+            broker = LocalBroker(raw, store=MemoryStore(self._server, node_id), disk=NoSyncDisk())
             try:
                 await broker.start()
             except StartError:

@@ -85,14 +85,14 @@ class Events:
     async def group_metadata(self) -> WorkerMetadata:
         return WorkerMetadata("http://w/", 1)
 
-    async def deal_out(self, *_: object) -> dict[str, Assignment]:
+    async def assign_tasks(self, *_: object) -> dict[str, Assignment]:
         raise AssertionError("this worker does not lead")
 
-    async def take_assignment(self, *_: object) -> bool:
+    async def on_assigned(self, *_: object) -> bool:
         self.taken.set()
         return False
 
-    async def lose_everything(self) -> None:
+    async def on_lost(self) -> None:
         self.lost.set()
 
 

@@ -34,7 +34,7 @@ class Logins:
             await self._tasks[name]
 
     async def _log_in(self, name: str, address: str, is_known: bool) -> None:
-        async with self.queue.turn(address, is_known=is_known):
+        async with self.queue.slot(address, is_known=is_known):
             self.begun.append(name)
             await self._ends[name].wait()
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ottla.connect.config.keys import BOOLEAN, HIGH, INT, LOW, ConfigKey
 from ottla.connect.converters.base import Converter
 from ottla.connect.data import schema as s
-from ottla.connect.data.json_codec import Decode, Encode, Uncommon, decoder_of, encoder_of
+from ottla.connect.data.json_codec import Decode, Encode, FastPathMiss, decoder_of, encoder_of
 from ottla.connect.data.json_form import from_json, schema_from_json, schema_to_json, to_json
 from ottla.connect.data.schema import Schema
 from ottla.connect.errors import DataError
@@ -101,7 +101,7 @@ class JsonConverter(Converter):
         _, encode, start = kept
         try:
             text = encode(value).encode()
-        except (Uncommon, ValueError, ArithmeticError):
+        except (FastPathMiss, ValueError, ArithmeticError):
             return self._to_bytes(schema, value)
         return start + text + b"}" if self._has_schemas else text
 
@@ -132,7 +132,7 @@ class JsonConverter(Converter):
             if data.startswith(start) and data.endswith(b"}"):
                 try:
                     return schema, decode(json.loads(str(data[len(start) : -1], "utf-8")))
-                except (Uncommon, ValueError, RecursionError):
+                except (FastPathMiss, ValueError, RecursionError):
                     break
         return self._to_value(topic, data)
 

@@ -1,7 +1,7 @@
 """Encode and decode JSON of Connect's schemas with functions that are made once for each schema.
 
 They do what `to_json` and `from_json` of json_form.py do, for values of the common types. For anything else
-they raise Uncommon: the caller then goes the general way, which also finds the words for what is wrong.
+they raise FastPathMiss: the caller then uses the general encoder, which also reports what is wrong.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Decode = Callable[[Any], Any]
 NULL = "null"
 
 
-class Uncommon(Exception):
-    """A value or a type that is left to the general way."""
+class FastPathMiss(Exception):
+    """A value or a type that only the general encoder handles."""
 
 
-def _uncommon(value: Any) -> Any:
-    raise Uncommon
+def _no_fast_path(value: Any) -> Any:
+    raise FastPathMiss
 
 
 class Constant(dict[str, Any]):
@@ -51,7 +51,7 @@ def unshared(value: Any) -> Any:
 
 
 def encoder_of(schema: Schema, decimals: str) -> Encode:
-    """Return a function that returns the JSON text of a value; it raises Uncommon."""
+    """Return a function that returns the JSON text of a value; it raises FastPathMiss."""
     encode = _encoder(schema, decimals)
     if not schema.optional or schema.default is not None:
         return encode
@@ -61,7 +61,7 @@ def encoder_of(schema: Schema, decimals: str) -> Encode:
 def _encoder(schema: Schema, decimals: str) -> Encode:
     """Return the function for values that are not null."""
     if schema.default is not None:
-        return _uncommon
+        return _no_fast_path
     return _struct_encoder(schema, decimals) if schema.type == s.STRUCT else _leaf_encoder(schema, decimals)
 
 
@@ -77,13 +77,13 @@ def _struct_encoder(schema: Schema, decimals: str) -> Encode:
     def encode(value: Any) -> str:
         if type(value) is not dict:
             if type(value) is not Constant:
-                raise Uncommon
+                raise FastPathMiss
             if last[0] is value:
                 return str(last[1])
         get = value.get
         parts = [null if (each := get(name)) is None else one(each) for name, one, null in fields]
         if None in parts:
-            raise Uncommon
+            raise FastPathMiss
         text = form % tuple(parts)
         if type(value) is Constant:
             last[:] = value, text
@@ -101,35 +101,35 @@ def _leaf_encoder(schema: Schema, decimals: str) -> Encode:
     if schema.name == s.DECIMAL_NAME and kind == s.BYTES and decimals != "NUMERIC":
         return _decimal_encoder(int(schema.parameters.get("scale", "0")))
     if schema.name in s.LOGICAL_NAMES:
-        return _uncommon
+        return _no_fast_path
     if kind in s.INTEGERS:
         return _integer_encoder(s.INTEGERS[kind])
     return {s.STRING: _text, s.BOOLEAN: _boolean, s.BYTES: _bytes, s.FLOAT32: _float, s.FLOAT64: _float}.get(
-        kind, _uncommon
+        kind, _no_fast_path
     )
 
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        raise Uncommon
+        raise FastPathMiss
     return encode_basestring(value)
 
 
 def _boolean(value: Any) -> str:
     if type(value) is not bool:
-        raise Uncommon
+        raise FastPathMiss
     return "true" if value else "false"
 
 
 def _bytes(value: Any) -> str:
     if type(value) is not bytes:
-        raise Uncommon
+        raise FastPathMiss
     return f'"{base64.b64encode(value).decode()}"'
 
 
 def _float(value: Any) -> str:
     if type(value) is not float or not math.isfinite(value):
-        raise Uncommon
+        raise FastPathMiss
     return repr(value)
 
 
@@ -138,7 +138,7 @@ def _integer_encoder(bits: int) -> Encode:
 
     def encode(value: Any) -> str:
         if type(value) is not int or not low <= value <= high:
-            raise Uncommon
+            raise FastPathMiss
         return str(value)
 
     return encode
@@ -147,14 +147,14 @@ def _integer_encoder(bits: int) -> Encode:
 def _decimal_encoder(scale: int) -> Encode:
     def encode(value: Any) -> str:
         if type(value) is not Decimal:
-            raise Uncommon
+            raise FastPathMiss
         return f'"{base64.b64encode(unscaled(value, scale)).decode()}"'
 
     return encode
 
 
 def decoder_of(schema: Schema) -> Decode:
-    """Return a function that returns the value of parsed JSON; it raises Uncommon."""
+    """Return a function that returns the value of parsed JSON; it raises FastPathMiss."""
     default, decode = schema.default, _decoder(schema)
     return lambda found: default if found is None else decode(found)
 
@@ -163,7 +163,7 @@ def _decoder(schema: Schema) -> Decode:
     """Return the function for what is not null."""
     if schema.type == s.STRUCT:
         return _struct_decoder(schema)
-    return _uncommon if schema.type in (s.MAP, s.ARRAY) else _leaf_decoder(schema)
+    return _no_fast_path if schema.type in (s.MAP, s.ARRAY) else _leaf_decoder(schema)
 
 
 def _struct_decoder(schema: Schema) -> Decode:
@@ -175,7 +175,7 @@ def _struct_decoder(schema: Schema) -> Decode:
 
     def decode(found: Any) -> Any:
         if type(found) is not dict:
-            raise Uncommon
+            raise FastPathMiss
         get = found.get
         return {
             name: value if type(value := get(name)) in kinds else one(value) for name, kinds, one in fields
@@ -200,7 +200,7 @@ def _leaf_decoder(schema: Schema) -> Decode:
     if schema.name == s.DECIMAL_NAME:
         return _decimal_decoder(int(schema.parameters.get("scale", "0")))
     if schema.name in s.LOGICAL_NAMES:
-        return _uncommon
+        return _no_fast_path
     if kind in s.INTEGERS:
         return _integer_decoder(s.INTEGERS[kind])
     if kind == s.BYTES:
@@ -211,7 +211,7 @@ def _leaf_decoder(schema: Schema) -> Decode:
 
     def decode(found: Any) -> Any:
         if type(found) not in plain:
-            raise Uncommon
+            raise FastPathMiss
         return found
 
     return decode
@@ -222,7 +222,7 @@ def _integer_decoder(bits: int) -> Decode:
 
     def decode(found: Any) -> Any:
         if type(found) is not int or not low <= found <= high:
-            raise Uncommon
+            raise FastPathMiss
         return found
 
     return decode
@@ -230,13 +230,13 @@ def _integer_decoder(bits: int) -> Decode:
 
 def _float_of(found: Any) -> float:
     if type(found) is not float and type(found) is not int:
-        raise Uncommon
+        raise FastPathMiss
     return float(found)
 
 
 def _bytes_of(found: Any) -> bytes:
     if type(found) is not str:
-        raise Uncommon
+        raise FastPathMiss
     return base64.b64decode(found)
 
 

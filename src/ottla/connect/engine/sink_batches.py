@@ -78,7 +78,7 @@ class PartWriter:
         letters: list[RawRecord] = []
         kept: dict[tuple[str, int | None, int], RawRecord] = {}
         keep = pipeline.tolerates
-        refused: list[Refused] = [] if keep else NoRefusals(type(self._writer).__qualname__)
+        refused: list[Refused] = [] if keep else FailOnRefused(type(self._writer).__qualname__)
         if self._writer.by_partition:
             batches = in_order(batches)
         records = _records(pipeline, batches, letters, kept if keep else None)
@@ -108,7 +108,7 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-class NoRefusals(list[Refused]):
+class FailOnRefused(list[Refused]):
     """Fails at the first refused record: before the writer commits what would count as written."""
 
     def __init__(self, writer: str) -> None:

@@ -63,13 +63,13 @@ class GroupEvents(Protocol):
     async def group_metadata(self) -> WorkerMetadata:
         """Return what to say when joining."""
 
-    async def deal_out(self, workers: Mapping[str, WorkerMetadata], leader: str) -> dict[str, Assignment]:
+    async def assign_tasks(self, workers: Mapping[str, WorkerMetadata], leader: str) -> dict[str, Assignment]:
         """Return the assignments of all workers; the leader is asked."""
 
-    async def take_assignment(self, assignment: Assignment, generation: int, member: str) -> bool:
+    async def on_assigned(self, assignment: Assignment, generation: int, member: str) -> bool:
         """Take an assignment; return whether to join again at once, because something was revoked."""
 
-    async def lose_everything(self) -> None:
+    async def on_lost(self) -> None:
         """Stop everything: others may run it."""
 
 
@@ -114,7 +114,7 @@ class GroupMembership:
                 pass
             except (UnknownMemberId, IllegalGeneration):
                 self._member_id, self._generation = "", -1
-                await self._events.lose_everything()
+                await self._events.on_lost()
             except (KafkaError, ClientError, TimeoutError) as error:
                 self._coordinators.forget(CoordinatorKind.GROUP, self._options.group_id)
                 if not isinstance(error, NotCoordinator | MemberIdRequired):
@@ -131,7 +131,7 @@ class GroupMembership:
         silent_s = asyncio.get_running_loop().time() - self._heard_s
         if self._generation >= 0 and silent_s * 1000 > self._options.session_timeout_ms:
             self._generation = -1
-            await self._events.lose_everything()
+            await self._events.on_lost()
 
     def _hear(self) -> None:
         self._heard_s = asyncio.get_running_loop().time()
@@ -146,7 +146,7 @@ class GroupMembership:
         assignments: tuple[SyncGroupRequestAssignment, ...] = ()
         if joined.leader == joined.member_id:
             members = {each.member_id: decode_metadata(each.metadata) for each in joined.members}
-            made = await self._events.deal_out(members, joined.member_id)
+            made = await self._events.assign_tasks(members, joined.member_id)
             assignments = tuple(
                 SyncGroupRequestAssignment(member_id=each, assignment=encode_assignment(one))
                 for each, one in made.items()
@@ -165,7 +165,7 @@ class GroupMembership:
             request, SyncGroupResponse, timeout_ms=self._options.rebalance_timeout_ms
         )
         raise_for(answer.error_code, self._options.group_id)
-        taking = self._events.take_assignment(
+        taking = self._events.on_assigned(
             decode_assignment(answer.assignment), self._generation, self._member_id
         )
         return await self._with_heartbeats(taking)

@@ -157,7 +157,7 @@ class Herder:
         await self.configs.read_to_end()
         return WorkerMetadata(f"{self.url}/", self.state.offset, frozenset(self.ours))
 
-    async def deal_out(self, workers: Mapping[str, WorkerMetadata], leader: str) -> dict[str, Assignment]:
+    async def assign_tasks(self, workers: Mapping[str, WorkerMetadata], leader: str) -> dict[str, Assignment]:
         """Return the assignments of all workers."""
         await self.configs.read_to_end()
         made = assign(workers, self.state.work(), leader, self.state.offset)
@@ -168,7 +168,7 @@ class Herder:
         }
         return made
 
-    async def take_assignment(self, assignment: Assignment, generation: int, member: str) -> bool:
+    async def on_assigned(self, assignment: Assignment, generation: int, member: str) -> bool:
         """Stop what is revoked, and join again; or start what is new."""
         self.generation = generation
         self.leader_url = assignment.leader_url.rstrip("/") or None
@@ -190,7 +190,7 @@ class Herder:
         log.info("generation %d: this worker runs %s", generation, ours or "nothing")
         return False
 
-    async def lose_everything(self) -> None:
+    async def on_lost(self) -> None:
         """Stop all tasks: this worker was removed from the group."""
         log.warning("this worker is not in the group any more: it stops its tasks and joins again")
         self.settled.clear()

@@ -74,7 +74,7 @@ async def search(
     positions = {index: max(begin.get(index, first), first) for index, (first, _) in ranges.items()}
     ends = {index: end for index, (_, end) in ranges.items()}
     total = sum(max(0, ends[index] - offset) for index, offset in positions.items())
-    began = told = clock.mono_ms()
+    began = reported_ms = clock.mono_ms()
     state = Progress(0, total, 0, 0.0)
     async for chunk in read(cluster, reading.topic, positions, ends):
         hits, partly = await asyncio.to_thread(matches, chunk, reading, expression)
@@ -91,8 +91,8 @@ async def search(
         state.seconds = (now - began) / 1000
         if is_full:
             break
-        if now - told >= PROGRESS_EVERY_MS or (hits and state.found == len(state.hits)):
-            told = now
+        if now - reported_ms >= PROGRESS_EVERY_MS or (hits and state.found == len(state.hits)):
+            reported_ms = now
             yield state
             state.hits = []
     state.is_done = True

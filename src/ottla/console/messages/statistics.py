@@ -170,13 +170,13 @@ async def analyze(cluster: Cluster, topic: str, ranges: Ranges, clock: Clock) ->
     positions = {index: first for index, (first, _) in ranges.items()}
     ends = {index: end for index, (_, end) in ranges.items()}
     found = Statistics(sum(end - first for first, end in ranges.values()))
-    began = told = clock.mono_ms()
+    began = reported_ms = clock.mono_ms()
     async for chunk in read(cluster, topic, positions, ends):
         await asyncio.to_thread(found.add, chunk)
         now = clock.mono_ms()
         found.seconds = (now - began) / 1000
-        if now - told >= PROGRESS_EVERY_MS:
-            told = now
+        if now - reported_ms >= PROGRESS_EVERY_MS:
+            reported_ms = now
             yield found
     found.is_done = True
     yield found

@@ -27,8 +27,8 @@ PARTITION_BYTES = 256 * 1024
 
 
 @dataclass(slots=True)
-class Tick:
-    """What came since the last one."""
+class TailUpdate:
+    """The messages since the last update, for the page."""
 
     messages: list[Message] = field(default_factory=list)
     written: int = 0
@@ -42,7 +42,7 @@ class Tick:
 
 async def tail(
     live: LiveCluster, reading: Reading, expression: Expression, partitions: list[int]
-) -> AsyncIterator[Tick]:
+) -> AsyncIterator[TailUpdate]:
     """Yield what is written from now on, until the caller has enough."""
     cluster, topic = live.admin.cluster, reading.topic
     asked = dict.fromkeys((TopicPartition(topic, each) for each in partitions), LATEST)
@@ -52,20 +52,20 @@ async def tail(
     while True:
         ends = {at.partition: each.offset for at, each in (await list_offsets(cluster, asked)).items()}
         now = live.clock.mono_ms()
-        tick = Tick(seconds=max(0.001, (now - before) / 1000))
+        update = TailUpdate(seconds=max(0.001, (now - before) / 1000))
         before = now
         if positions is not None:
             for index, end in ends.items():
-                tick.written += max(0, end - positions[index])
+                update.written += max(0, end - positions[index])
                 first = max(positions[index], end - room)
-                tick.skipped += first - positions[index]
+                update.skipped += first - positions[index]
                 positions[index] = min(first, end)
             async for chunk in read(cluster, topic, positions, ends, partition_bytes=PARTITION_BYTES):
-                tick.messages += (await asyncio.to_thread(matches, chunk, reading, expression))[0]
-            tick.messages.sort(key=lambda each: (each.record.timestamp, each.record.offset))
-            if len(tick.messages) > SHOWN:
-                tick.skipped += len(tick.messages) - SHOWN
-                tick.messages = tick.messages[-SHOWN:]
+                update.messages += (await asyncio.to_thread(matches, chunk, reading, expression))[0]
+            update.messages.sort(key=lambda each: (each.record.timestamp, each.record.offset))
+            if len(update.messages) > SHOWN:
+                update.skipped += len(update.messages) - SHOWN
+                update.messages = update.messages[-SHOWN:]
         positions = dict(ends)
-        yield tick
+        yield update
         await asyncio.sleep(TICK_S)

@@ -215,10 +215,10 @@ async def tailing(ctx: Context) -> Download:
 
 async def _tail_events(ctx: Context, chosen: list[int]) -> AsyncIterator[bytes]:
     try:
-        async for tick in tail(ctx.live, _reading(ctx), expression_of(ctx), chosen):
-            if tick.messages:
-                yield sse.event("rows", _rows(ctx, list(reversed(tick.messages))))
-            yield sse.event("tick", tick.as_json())
+        async for update in tail(ctx.live, _reading(ctx), expression_of(ctx), chosen):
+            if update.messages:
+                yield sse.event("rows", _rows(ctx, list(reversed(update.messages))))
+            yield sse.event("tick", update.as_json())
     except Exception as error:
         yield sse.event("problem", str(error) or type(error).__name__)
         raise

@@ -53,7 +53,7 @@ def make_app(
         KeyRoutes(keys, registry).add_to(routes)
     if exporters is not None:
         ExporterRoutes(exporters).add_to(routes)
-    kept = KeptAnswers(registry)
+    kept = SchemaResponseCache(registry)
     metrics = RegistryMetrics(registry, lambda: kept.served)
     metrics.add_to(routes)
     app = HttpApp(routes, limits, error_type=V1_JSON)
@@ -104,7 +104,7 @@ def _with_prefix(query: QueryParams, name: str, prefix: str) -> QueryParams:
     return QueryParams([*((key, each) for key, each in query.multi_items() if key != name), (name, value)])
 
 
-class KeptAnswers:
+class SchemaResponseCache:
     """Answers `GET /schemas/ids/{id}` without a query from kept bytes: what an id means never changes.
 
     Whether it is deleted may change, and where it stands: an answer is kept with the object it was made of.

@@ -9,7 +9,17 @@ from ottla.http.app import Request, Response
 from ottla.http.errors import HttpError
 from ottla.http.routing import Routes
 from ottla.registry.association_changes import AssociationChanges
-from ottla.registry.associations import KEY, STRONG, TOPIC, VALUE, WEAK, Target, Wanted, find, invalid
+from ottla.registry.associations import (
+    KEY,
+    STRONG,
+    TOPIC,
+    VALUE,
+    WEAK,
+    AssociationRequest,
+    Target,
+    find,
+    invalid,
+)
 from ottla.registry.entities import Json, StoredSchema
 from ottla.registry.rest.access import check_references, found_subject
 from ottla.registry.rest.requests import answer, body_of, page, read_register_request, text
@@ -137,7 +147,7 @@ def read_type(given: Json) -> str:
     return str(kind)
 
 
-def read_wanted(given: Json, request: Request) -> Wanted:
+def read_wanted(given: Json, request: Request) -> AssociationRequest:
     """Return one association that a request asks for; a subject is in its `context` if it names none."""
     kind = read_type(given)
     lifecycle = given.get("lifecycle")
@@ -147,7 +157,7 @@ def read_wanted(given: Json, request: Request) -> Wanted:
     subject = text(given.get("subject"), "subject")
     if subject is not None and (not subject or not is_valid(subject)):
         raise invalid("subject", "must not be empty")
-    return Wanted(
+    return AssociationRequest(
         kind,
         None if subject is None else in_context(_context(request), subject),
         lifecycle,
@@ -164,7 +174,7 @@ def _context(request: Request) -> str:
         raise HttpError(400, 400, str(error)) from None
 
 
-def check_schemas_readable(request: Request, target: Target, wanted: Sequence[Wanted]) -> None:
+def check_schemas_readable(request: Request, target: Target, wanted: Sequence[AssociationRequest]) -> None:
     """Refuse schemas that refer to what the user may not read."""
     for each in wanted:
         if each.schema is not None:

@@ -134,9 +134,9 @@ class RegistryDeserializer:
             reader = self._load_latest(topic, field, frame.schema)
         if self._rules is None or not reader.has_rules:
             return reader.codec.decode(frame)
-        return self._obey(self._rules, reader, frame, Subject(topic, field, "", data, headers))
+        return self._decode(self._rules, reader, frame, Subject(topic, field, "", data, headers))
 
-    def _obey(self, rules: RuleEngine, reader: _Reader, frame: Frame, place: Subject) -> Any:
+    def _decode(self, rules: RuleEngine, reader: _Reader, frame: Frame, place: Subject) -> Any:
         """Decode a record, and run its rules."""
         place = replace(place, name=self._subject_name(place.topic, place.field, reader.codec.record_name))
         payload = frame.data

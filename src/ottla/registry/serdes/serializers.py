@@ -99,10 +99,10 @@ class RegistrySerializer:
             has_rules = registered.schema.rule_set is not None and self._rules is not None
             if has_rules:
                 place = Subject(topic, field, subject, data, headers)
-                data = self._obey(registered.schema, place, codec, data)
+                data = self._apply_rules(registered.schema, place, codec, data)
             indexes, payload = codec.encode(data)
             if has_rules:
-                payload = self._obey_encoding(registered.schema, place, payload)
+                payload = self._apply_encoding_rules(registered.schema, place, payload)
         except SerdeError as error:
             error.args = (f"the {field} for {topic} cannot be serialized: {error}", *error.args[1:])
             raise
@@ -113,13 +113,13 @@ class RegistrySerializer:
         headers.append((HEADERS[field], guid_bytes(registered.guid) + indexes))
         return payload
 
-    def _obey(self, schema: Schema, place: Subject, codec: Codec, data: Any) -> Any:
+    def _apply_rules(self, schema: Schema, place: Subject, codec: Codec, data: Any) -> Any:
         assert self._rules is not None
         return self._rules.run(
             WRITE, schema.rule_set, place, data, transform=codec.transform, tags=schema.tags
         )
 
-    def _obey_encoding(self, schema: Schema, place: Subject, payload: bytes) -> bytes:
+    def _apply_encoding_rules(self, schema: Schema, place: Subject, payload: bytes) -> bytes:
         assert self._rules is not None
         return bytes(self._rules.run(WRITE, schema.rule_set, place, payload, phase=ENCODING))
 

@@ -42,11 +42,11 @@ def reading_through(lookup: Lookup) -> Iterator[None]:
         if _depth:
             yield
         else:
-            with _patched(OfThisThread(lookup)):
+            with _patched(ThreadLocalLookup(lookup)):
                 yield
 
 
-class OfThisThread:
+class ThreadLocalLookup:
     """A lookup for the thread that has made it; other threads find nothing."""
 
     def __init__(self, lookup: Lookup) -> None:

@@ -9,7 +9,7 @@ Reading order:
     plan, faults    what a seed means; the faults
     scenario        one seed: run the plan, heal, check
     probe           invariants that are checked while the cluster runs
-    month, watchman         a month of operations, and what operators see of it
+    month, health_monitor         a month of operations, and what operators see of it
     bugs, delivery_bugs     planted bugs, which the checks must find
     transactions/   the same for transactional clients
 """

@@ -23,7 +23,7 @@ TOPIC = "dlq.topic"
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class SendsRecords(Protocol):
+class RecordSender(Protocol):
     """A producer; `ottla.client.Producer` is one."""
 
     def send(self, topic: str, value: Any = ..., key: Any = ..., *, headers: Any = ...) -> Any:
@@ -33,7 +33,7 @@ class SendsRecords(Protocol):
 class DeadLetters:
     """A producer, and the topic for rules that name none (`dlq.topic` in their params)."""
 
-    def __init__(self, producer: SendsRecords, topic: str | None = None) -> None:
+    def __init__(self, producer: RecordSender, topic: str | None = None) -> None:
         self._producer = producer
         self._topic = topic
 

@@ -154,17 +154,17 @@ def _functions() -> dict[str, Any]:
     """Return the functions that data contracts have beside CEL's own."""
     from celpy import celtypes as cel
 
-    def told(check: Any) -> Any:
+    def as_cel_function(check: Any) -> Any:
         return lambda text: cel.BoolType(bool(check(str(text))))
 
     return {
-        "isEmail": told(_is_email),
-        "isHostname": told(_is_host_name),
-        "isIpv4": told(lambda text: _is_made(ipaddress.IPv4Address, text)),
-        "isIpv6": told(lambda text: _is_made(ipaddress.IPv6Address, text)),
-        "isUuid": told(lambda text: _is_made(uuid.UUID, text)),
-        "isUri": told(lambda text: all(urlsplit(text)[:3])),
-        "isUriRef": told(lambda text: not (urlsplit(text)[4] and not all(urlsplit(text)[0:3:2]))),
+        "isEmail": as_cel_function(_is_email),
+        "isHostname": as_cel_function(_is_host_name),
+        "isIpv4": as_cel_function(lambda text: _is_made(ipaddress.IPv4Address, text)),
+        "isIpv6": as_cel_function(lambda text: _is_made(ipaddress.IPv6Address, text)),
+        "isUuid": as_cel_function(lambda text: _is_made(uuid.UUID, text)),
+        "isUri": as_cel_function(lambda text: all(urlsplit(text)[:3])),
+        "isUriRef": as_cel_function(lambda text: not (urlsplit(text)[4] and not all(urlsplit(text)[0:3:2]))),
     }
 
 

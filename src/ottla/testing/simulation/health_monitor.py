@@ -42,7 +42,7 @@ POLL_S = 0.5
 LOOKS_EVERY_S = 2.0
 
 
-class Watchman:
+class HealthMonitor:
     """Looks at a cluster, and adds to `violations` what it should not say."""
 
     def __init__(
@@ -194,13 +194,13 @@ class Watchman:
             self.report("not-reported", f"{what}: no warning {code}: {found and found.findings}")
 
     def expect_log(self, what: str, *texts: str) -> None:
-        """Expect that brokers have logged these texts since the last call of `turn_page`."""
+        """Expect that brokers have logged these texts since the last call of `start_day`."""
         lines = self._cluster.log[self._log_from :]
         for text in texts:
             if not any(text in line for line in lines):
                 self.report("not-logged", f"{what}: {text!r}")
 
-    def turn_page(self) -> None:
+    def start_day(self) -> None:
         """Begin a day: what was logged before does not count."""
         self._log_from = len(self._cluster.log)
 
