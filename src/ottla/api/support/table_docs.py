@@ -24,7 +24,7 @@ A connection answers in order, so a request that waits delays those behind it. T
 | CreateTopics and other changes | the controller | 20 s |
 | all others | an unavailable broker | 3 s; 0.1 s if a request is behind it (TxnOffsetCommit: 0.5 s) |
 
-See [decision 82](decisions/0082-nobody-waits-behind-a-wait.md).
+See [decision 82](decisions/0082-a-waiting-request-blocks-for-a-tenth-of-a-second.md).
 
 | key | API | versions | since | purpose |
 |---:|---|---|---|---|
