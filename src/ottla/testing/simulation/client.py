@@ -13,21 +13,27 @@ from typing import Any, NamedTuple
 from kio.schema.create_topics.v7 import CreateTopicsRequest
 from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig
 from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v12 import FetchRequest
+from kio.schema.fetch.v12.request import FetchPartition, FetchTopic
 from kio.schema.metadata.v12 import MetadataRequest
 from kio.schema.metadata.v12.request import MetadataRequestTopic
 
 from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError, LeaderNotAvailable
-from ottla.protocol.types import TopicName, i16, i32
+from ottla.protocol.types import TopicName, i8, i16, i32, i64
 from ottla.testing.simulation.loop import SimClock, SimLoop, SimProcess
 from ottla.wire.connection import milliseconds
 from ottla.wire.peers import PeerAddress, Peers
 
 PORT = 9092
-METADATA_VERSION, CREATE_TOPICS_VERSION = 12, 7
+METADATA_VERSION, CREATE_TOPICS_VERSION, FETCH_VERSION = 12, 7, 12
 TIMEOUT_MS = 1_500
 RETRY_S = (0.02, 0.1)
+FETCH_WAIT_MS = 500
+FETCH_BYTES = 1 << 20
+SHORT_BYTES = 200
+"""Some fetches have small limits, so that they end within the available data."""
 
 
 def host_of(node_id: int) -> str:
@@ -83,6 +89,37 @@ class SimClient:
         return await self.peers.call(
             node_id, api_key, version, request, timeout_ms=TIMEOUT_MS, channel=channel
         )
+
+    async def fetch(
+        self,
+        node_id: int,
+        place: TopicPartition,
+        offset: int,
+        leader_epoch: int,
+        reader: str,
+        isolation_level: int = 0,
+    ) -> Any:
+        """Fetch once from a partition; return its part of the response, or None if there is none."""
+        partition = FetchPartition(
+            partition=i32(place.partition),
+            current_leader_epoch=i32(leader_epoch),
+            fetch_offset=i64(offset),
+            partition_max_bytes=i32(self.chance.choice((SHORT_BYTES, FETCH_BYTES))),
+        )
+        request = FetchRequest(
+            max_wait=milliseconds(FETCH_WAIT_MS),
+            min_bytes=i32(1),
+            max_bytes=i32(FETCH_BYTES),
+            isolation_level=i8(isolation_level),
+            topics=(FetchTopic(topic=TopicName(place.topic), partitions=(partition,)),),
+            forgotten_topics_data=(),
+            rack_id=self.rack,
+        )
+        channel = f"{reader}-{place.partition}"
+        response = await self.call(node_id, ApiKey.FETCH, FETCH_VERSION, request, channel)
+        if response.error_code is not ErrorCode.none or not response.responses:
+            return None
+        return response.responses[0].partitions[0]
 
     async def create_topic(
         self, name: str, partitions: int, replicas: int, configs: dict[str, str] | None = None

@@ -7,26 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v12 import FetchRequest
-from kio.schema.fetch.v12.request import FetchPartition, FetchTopic
 
 from ottla.common.ids import TopicPartition
-from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import check_crc, iter_batches
 from ottla.protocol.records.records import decode_records
-from ottla.protocol.types import TopicName, i32, i64
 from ottla.testing.history import History, Read
 from ottla.testing.simulation.client import SimClient
-from ottla.wire.connection import milliseconds
 
-FETCH_VERSION = 12
-MAX_WAIT_MS = 500
-MAX_BYTES = 1 << 20
 ASK_LEADER = 0.1
 """How often a consumer with a rack asks the leader again for its preferred replica."""
-SHORT_BYTES = 200
-"""Some fetches have small limits, so that they end within the available data."""
 
 
 class SimConsumer:
@@ -74,31 +64,9 @@ class SimConsumer:
 
     async def _fetch(self, place: TopicPartition, node_id: int, leader_epoch: int) -> Any:
         """Fetch once; return what came, or None if it has to be tried again."""
-        request = FetchRequest(
-            max_wait=milliseconds(MAX_WAIT_MS),
-            min_bytes=i32(1),
-            max_bytes=i32(MAX_BYTES),
-            topics=(
-                FetchTopic(
-                    topic=TopicName(place.topic),
-                    partitions=(
-                        FetchPartition(
-                            partition=i32(place.partition),
-                            current_leader_epoch=i32(leader_epoch),
-                            fetch_offset=i64(self.positions[place]),
-                            partition_max_bytes=i32(self._client.chance.choice((SHORT_BYTES, MAX_BYTES))),
-                        ),
-                    ),
-                ),
-            ),
-            forgotten_topics_data=(),
-            rack_id=self._client.rack,
-        )
-        channel = f"{self._name}-{place.partition}"
-        response = await self._client.call(node_id, ApiKey.FETCH, FETCH_VERSION, request, channel)
-        if response.error_code is not ErrorCode.none or not response.responses:
+        answer = await self._client.fetch(node_id, place, self.positions[place], leader_epoch, self._name)
+        if answer is None:
             return None
-        answer = response.responses[0].partitions[0]
         if answer.error_code is ErrorCode.offset_out_of_range:
             self.problems.append(
                 f"{self._name}: broker {node_id} says that {place} has no offset {self.positions[place]}"

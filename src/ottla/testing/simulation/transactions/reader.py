@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v12 import FetchRequest
-from kio.schema.fetch.v12.request import FetchPartition, FetchTopic
 from kio.schema.offset_fetch.v7 import OffsetFetchRequest
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequestTopic
 
@@ -18,14 +16,12 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import check_crc, iter_batches
 from ottla.protocol.records.control import decode_marker
 from ottla.protocol.records.records import decode_records
-from ottla.protocol.types import GroupId, TopicName, i8, i32, i64
+from ottla.protocol.types import GroupId, TopicName, i32
 from ottla.testing.checker import Violation
 from ottla.testing.history import Read
 from ottla.testing.simulation.client import SimClient
-from ottla.testing.simulation.consumer import FETCH_VERSION, MAX_BYTES, MAX_WAIT_MS, SHORT_BYTES
 from ottla.testing.simulation.transactions.attempts import SOURCE, Ledger
 from ottla.testing.simulation.transactions.calls import GROUP, TransactionCalls
-from ottla.wire.connection import milliseconds
 
 READ_COMMITTED = 1
 
@@ -69,26 +65,11 @@ class CommittedReader:
 
     async def _fetch(self, place: TopicPartition, node_id: int, leader_epoch: int) -> Any:
         """Fetch once; return what came, or None if it has to be tried again."""
-        wanted = FetchPartition(
-            partition=i32(place.partition),
-            current_leader_epoch=i32(leader_epoch),
-            fetch_offset=i64(self.positions[place]),
-            partition_max_bytes=i32(self._client.chance.choice((SHORT_BYTES, MAX_BYTES))),
+        answer = await self._client.fetch(
+            node_id, place, self.positions[place], leader_epoch, self.name, READ_COMMITTED
         )
-        request = FetchRequest(
-            max_wait=milliseconds(MAX_WAIT_MS),
-            min_bytes=i32(1),
-            max_bytes=i32(MAX_BYTES),
-            isolation_level=i8(READ_COMMITTED),
-            topics=(FetchTopic(topic=TopicName(place.topic), partitions=(wanted,)),),
-            forgotten_topics_data=(),
-            rack_id=self._client.rack,
-        )
-        channel = f"{self.name}-{place.partition}"
-        response = await self._client.call(node_id, ApiKey.FETCH, FETCH_VERSION, request, channel)
-        if response.error_code is not ErrorCode.none or not response.responses:
+        if answer is None:
             return None
-        answer = response.responses[0].partitions[0]
         if answer.error_code is ErrorCode.offset_out_of_range:
             detail = f"{self.name}: broker {node_id} says that {place} has no offset {self.positions[place]}"
             self.violations.append(Violation("wrong-answer", detail))
