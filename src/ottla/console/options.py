@@ -12,7 +12,7 @@ from ottla.console.messages.masking import Mask
 from ottla.http.limits import HttpLimits
 from ottla.http.origins import is_loopback
 
-NO_LOGIN, BROKER_LOGIN, OIDC_LOGIN = "none", "broker", "oidc"
+NO_LOGIN, BROKER_LOGIN = "none", "broker"
 MIB = 1024 * 1024
 
 

@@ -49,8 +49,6 @@ class _RejectingController:
     ) -> dict[str, KafkaError]:
         return {each.user: self._error for each in changes}
 
-    create_topics = delete_topics = create_partitions = alter_configs = create_acls = delete_acls = _refuse
-
 
 def error_response(response_type: type[Any], error: KafkaError) -> Any:
     """Return a `response_type` with `error`, or None if it has no top-level error code."""

@@ -19,11 +19,13 @@ from ottla.cli.support.options import (
     config_file_option,
     is_terminal,
     listen_port,
+    log_options,
 )
 from ottla.cli.support.problem_kinds import BAD_CONFIG
 from ottla.cli.support.problems import Problem, need_package
 from ottla.cli.support.start_problems import could_not_start
-from ottla.common.log_format import AUTO, FORMATS, resolve, set_up_logging
+from ottla.common.config.metrics_keys import AUTO
+from ottla.common.log_format import resolve, set_up_logging
 
 if TYPE_CHECKING:
     from ottla.broker import BrokerAddresses
@@ -115,19 +117,7 @@ BOOTSTRAP_KEY = "ottla.bootstrap.scram"
 )
 @config_file_option("A Java .properties file with Kafka's keys.")
 @broker_settings_option("A Kafka config key; overrides the file; repeatable.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="The log level on standard error.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice(FORMATS),
-    default=AUTO,
-    help="The format of log lines.  [default: text on a terminal, else json]",
-)
+@log_options
 @click.option(
     "--metrics",
     metavar="HOST:PORT",

@@ -229,6 +229,26 @@ def config_file_option(help_text: str) -> Callable[[Command], Command]:
     )
 
 
+def log_options(command: Command) -> Command:
+    """Declare `--log-level` and `--log-format`, of a broker or of several processes."""
+    from ottla.common.log_format import AUTO, FORMATS
+
+    level = click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="The log level on standard error.",
+    )
+    log_format = click.option(
+        "--log-format",
+        type=click.Choice(FORMATS),
+        default=AUTO,
+        help="The format of log lines.  [default: text on a terminal, else json]",
+    )
+    return level(log_format(command))
+
+
 def broker_settings_option(help_text: str) -> Callable[[Command], Command]:
     """Declare `--set`, config keys of a broker."""
     return click.option(

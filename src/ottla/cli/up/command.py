@@ -31,11 +31,12 @@ from ottla.cli.support.options import (
     config_file_option,
     is_terminal,
     listen_address,
+    log_options,
 )
 from ottla.cli.support.output import echo_err
 from ottla.cli.support.problem_kinds import PORT_IN_USE
 from ottla.cli.support.problems import Problem
-from ottla.common.log_format import AUTO, FORMATS, resolve
+from ottla.common.log_format import resolve
 
 OFF = "off"
 
@@ -137,19 +138,7 @@ class UpPlan:
     type=click.Path(path_type=Path),
     help="A .properties file of client options for the services, if the broker asks for a login.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="The log level on standard error.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice(FORMATS),
-    default=AUTO,
-    help="The format of log lines.  [default: text on a terminal, else json]",
-)
+@log_options
 def up(
     data: str | None,
     ephemeral: bool,

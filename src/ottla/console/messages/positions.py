@@ -35,7 +35,6 @@ class Page:
     records: list[ConsumerRecord]
     ranges: Ranges
     next_cursor: str | None
-    is_backward: bool
 
 
 def parse_cursor(text: str) -> Offsets:
@@ -107,7 +106,7 @@ async def forward(cluster: Cluster, topic: str, ranges: Ranges, begin: Offsets, 
         if count < len(found):
             following[index] = found[count].offset
     has_more = any(following[index] < ranges[index][1] for index in following)
-    return Page(taken, ranges, cursor_text(following) if has_more and following else None, False)
+    return Page(taken, ranges, cursor_text(following) if has_more and following else None)
 
 
 async def backward(cluster: Cluster, topic: str, ranges: Ranges, before: Offsets, limit: int) -> Page:
@@ -145,7 +144,7 @@ async def backward(cluster: Cluster, topic: str, ranges: Ranges, before: Offsets
         if hidden:
             following[index] = min(shown) if shown else tops[index]
     has_more = any(following[index] > ranges[index][0] for index in following)
-    return Page(taken, ranges, cursor_text(following) if has_more else None, True)
+    return Page(taken, ranges, cursor_text(following) if has_more else None)
 
 
 async def one_record(cluster: Cluster, topic: str, partition: int, offset: int) -> ConsumerRecord | None:
