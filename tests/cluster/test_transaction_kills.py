@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.cluster.fault_proxy import FaultProxy, Step
 from tests.cluster.faulty_broker import FaultyBroker, compile_library
-from tests.cluster.striking_proxy import Step, StrikingProxy
 from tests.integration.clients import Refused, wait_until
 from tests.integration.transaction_libraries import ALL, CLASSIC
 from tests.integration.transaction_pipeline import Pipeline, PipelineProcess
@@ -31,7 +31,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
-STRUCK_WITHIN_S = 30
+FAULT_WITHIN_S = 30
 DONE_WITHIN_S = 40
 APIS = (
     ApiKey.INIT_PRODUCER_ID,
@@ -58,7 +58,7 @@ class Walk:
         self.broker = broker
         self.source, self.sink = stage.topic(2), stage.topic(3)
         self.values: list[list[bytes]] = [[], []]
-        self.proxy = StrikingProxy(broker.address)
+        self.proxy = FaultProxy(broker.address)
         self._folder = folder
 
     def __enter__(self) -> Walk:
@@ -91,14 +91,14 @@ class Walk:
             self.stage.fill(self.source, partition, more)
             known += more
 
-    def strike(self, step: Step, action: Callable[[], None]) -> None:
+    def fault(self, step: Step, action: Callable[[], None]) -> None:
         """Wait until the action was taken at a step."""
         self.proxy.arm(step, action)
         if step.api_key == ApiKey.INIT_PRODUCER_ID:
             self.process.kill()
             self.process.start()
-        wait_until(lambda: self.proxy.struck.is_set() or self.process.is_done(), f"{step}", STRUCK_WITHIN_S)
-        assert self.proxy.struck.is_set(), f"the pipeline was done before {step}"
+        wait_until(lambda: self.proxy.has_fired.is_set() or self.process.is_done(), f"{step}", FAULT_WITHIN_S)
+        assert self.proxy.has_fired.is_set(), f"the pipeline was done before {step}"
 
     def is_idle(self) -> bool:
         """Return whether the pipeline has done all that it was given so far."""
@@ -149,10 +149,10 @@ def test_the_client_or_the_broker_is_killed_at_every_step(walk: Walk, victim: st
         for step in walk.steps:
             walk.feed(f"{number} {victim} {ApiKey(step.api_key).name} {step.when}")
             if victim == "client":
-                walk.strike(step, walk.process.kill)
+                walk.fault(step, walk.process.kill)
                 walk.restart_client()
             else:
-                walk.strike(step, walk.broker.kill)
+                walk.fault(step, walk.broker.kill)
                 walk.restart_broker()
     walk.finish()
 
@@ -180,7 +180,7 @@ def test_the_broker_dies_before_every_write_of_a_transaction(
                 walk.feed(f"write {number}")
                 fault.enter_context(broker.failing(*(f"write KILL{number} /{name}-" for name in names)))
             wait_until(
-                lambda: not broker.is_running or walk.process.is_done(), f"write {number}", STRUCK_WITHIN_S
+                lambda: not broker.is_running or walk.process.is_done(), f"write {number}", FAULT_WITHIN_S
             )
         walk.restart_broker()
         wait_until(walk.is_idle, "the work to be done", DONE_WITHIN_S)

@@ -1,6 +1,6 @@
-"""A proxy that strikes at one step of a protocol: before a request is seen, or before its answer is.
+"""A proxy that makes a fault at one step of a protocol: before a request arrives, or before its answer does.
 
-The client keeps talking through the proxy while whoever was struck is started again.
+The client stays connected to the proxy while the process with the fault is started again.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from tests.integration.frame_proxy import Call, Cut, FrameProxy
 
 
 class Step(NamedTuple):
-    """Where to strike."""
+    """Where the fault happens."""
 
     api_key: int
     when: str  # "before" the broker sees the request, or "after", when it has answered
 
 
-class StrikingProxy(FrameProxy):
-    """Calls `action` once at the armed step, cuts that connection, and sets `struck`."""
+class FaultProxy(FrameProxy):
+    """Calls `action` once at the armed step, cuts that connection, and sets `has_fired`."""
 
     def __init__(self, broker_address: str) -> None:
         super().__init__(broker_address)
-        self.struck = threading.Event()
+        self.has_fired = threading.Event()
         self._open = asyncio.Event()
         self._open.set()
         self._armed: tuple[Step, Callable[[], None]] | None = None
@@ -41,22 +41,22 @@ class StrikingProxy(FrameProxy):
             self._loop.call_soon_threadsafe(self._open.set)
 
     def arm(self, step: Step, action: Callable[[], None]) -> None:
-        """Strike at the next request of this kind."""
-        self.struck.clear()
+        """Run the action at the next request of this kind."""
+        self.has_fired.clear()
         self._armed = step, action
 
     async def on_request(self, call: Call) -> bool:
         await self._open.wait()
-        self._strike_at(Step(call.api_key, "before"))
+        self._fire_at(Step(call.api_key, "before"))
         return True
 
     async def on_answer(self, call: Call, answer: bytes) -> None:
-        self._strike_at(Step(call.api_key, "after"))
+        self._fire_at(Step(call.api_key, "after"))
 
-    def _strike_at(self, step: Step) -> None:
+    def _fire_at(self, step: Step) -> None:
         if self._armed is not None and self._armed[0] == step:
             _, action = self._armed
             self._armed = None
             action()  # nothing else passes meanwhile
-            self.struck.set()
+            self.has_fired.set()
             raise Cut
