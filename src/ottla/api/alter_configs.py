@@ -9,9 +9,8 @@ from __future__ import annotations
 from kio.schema.alter_configs.v2 import AlterConfigsRequest, AlterConfigsResponse
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse
 
-from ottla.api.support.config_changes import alter_authorized
+from ottla.api.support.config_changes import alter_authorized, alterations_of
 from ottla.api.support.context import RequestContext
-from ottla.api.support.own_configs import alterations_of
 from ottla.api.support.results import code_of, message_of
 from ottla.protocol.types import NO_THROTTLE
 

@@ -18,10 +18,10 @@ from typing import Any, cast
 
 from ottla.api.api_versions import unsupported_version
 from ottla.api.support.client_quotas import throttle_ms_of
+from ottla.api.support.config_changes import CONFIG_APIS, check_before_forwarding
 from ottla.api.support.context import ClientConnection, RequestContext, Services
 from ottla.api.support.error_response import error_response, rejecting
 from ottla.api.support.forwarding import FORWARDED, forward
-from ottla.api.support.own_configs import CONFIG_APIS, check_before_forwarding
 from ottla.api.support.request_times import BOUNDS_S, RequestTimes
 from ottla.api.support.unanswered import Unanswered
 from ottla.api.table import APIS, BYTES, PRELOADED, ROWS, Handler, RawHandler, Reply

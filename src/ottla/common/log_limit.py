@@ -1,9 +1,10 @@
 """Limit repeated log lines: the first few of a kind in a while, then how many more there were.
 
 A full disk would log one line for every append, a ZooKeeper that is away one for every attempt. `LineLimit`
-is the rule; two users apply it. `RepeatedLines` is on the broker's log handler: lines are of one kind if they
-come from the same call, that is the same logger, level and text before its arguments are put in. `PeerLog`
-(network/peer_log.py) applies it to everything that clients can provoke.
+is the rule; three users apply it. `RepeatedLines` is on the broker's log handler: lines are of one kind if
+they come from the same call, that is the same logger, level and text before its arguments are put in.
+`PeerLog` (network/peer_log.py) applies it to everything that clients can provoke. `RepeatedWarnings` is for
+loops that retry.
 
 Events of the cluster (`extra={"event": ...}`) are never left out: each of them happens once.
 """
@@ -13,8 +14,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable
 
+from ottla.common.clock import Clock, SystemClock
+
 LINES = 5
 WINDOW_S = 30.0
+WARNING_WINDOW_S = 60.0
 MAX_KINDS = 1_000
 """More kinds than there are calls in the source; the oldest is forgotten."""
 UNLIMITED = ("event", "peer")
@@ -62,3 +66,19 @@ class RepeatedLines(logging.Filter):
             record.args = ()
             record.left_out = left_out
         return left_out is not None
+
+
+class RepeatedWarnings:
+    """Warnings about a condition that lasts: logged once a minute, not with each retry."""
+
+    def __init__(self, log: logging.Logger, clock: Clock | None = None) -> None:
+        self._log = log
+        self._clock = clock or SystemClock()
+        self._limit = LineLimit(1, WARNING_WINDOW_S)
+
+    def warn(self, kind: str, message: str, error: Exception | None = None) -> None:
+        """Log a message, with `error` where it comes from, and how many of its kind were left out."""
+        left_out = self._limit.admit(kind, self._clock.mono_ms() / 1000)
+        if left_out is not None:
+            more = f" ({left_out} more such lines were left out before)" if left_out else ""
+            self._log.warning("%s%s", message, more, exc_info=error)

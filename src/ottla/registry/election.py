@@ -30,6 +30,7 @@ from ottla.client import ClientError, KafkaError
 from ottla.client.cluster import Cluster
 from ottla.client.coordinators import CoordinatorKind, Coordinators
 from ottla.client.errors import raise_for
+from ottla.common.log_limit import RepeatedWarnings
 from ottla.protocol.errors import (
     IllegalGeneration,
     MemberIdRequired,
@@ -38,7 +39,6 @@ from ottla.protocol.errors import (
     UnknownMemberId,
 )
 from ottla.protocol.types import GroupId, i32
-from ottla.registry.repeated_warnings import RepeatedWarnings
 from ottla.wire.connection import Connection, milliseconds
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class Election:
         self._group_id = group_id
         self._member_id = ""
         self._generation = -1
-        self._trouble = RepeatedWarnings(log)
+        self._warnings = RepeatedWarnings(log)
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -139,7 +139,7 @@ class Election:
             except (KafkaError, ClientError) as error:
                 self._coordinators.forget(CoordinatorKind.GROUP, self._group_id)
                 if not isinstance(error, NotCoordinator | MemberIdRequired):
-                    self._trouble.warn("failed", f"the election failed, retrying: {error}")
+                    self._warnings.warn("failed", f"the election failed, retrying: {error}")
                 await asyncio.sleep(PAUSE_S)
             self._know(None)  # without a confirmed election this process must not write
 

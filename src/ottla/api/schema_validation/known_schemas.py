@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from ottla.api.schema_validation.named_records import SchemaName
 from ottla.api.schema_validation.record_names import AVRO, RecordNames, record_names
-from ottla.api.schema_validation.registry_http import RegistryAway
+from ottla.api.schema_validation.registry_http import RegistryUnavailable
 
 KNOWN_S = 300.0
 PAUSE_S = 0.1
@@ -66,14 +66,14 @@ class KnownSchemas:
         return found
 
     async def ask(self, name: SchemaName, is_good: Judge) -> KnownSchema:
-        """Ask a registry, now; all who wait share one request. RegistryAway if none answers and none did."""
+        """Ask a registry now, once for all callers; RegistryUnavailable if none has ever answered."""
         began_ms = self._now_ms()
         try:
             while True:
                 found = await asyncio.shield(self._asking.get(name) or self._start(name))
                 if found.asked_ms >= began_ms or is_good(found):
                     return found
-        except RegistryAway:
+        except RegistryUnavailable:
             before = self._known.get(name)
             if before is not None and is_good(before):
                 return before
@@ -112,10 +112,10 @@ class KnownSchemas:
         if status == NOT_FOUND or schema_id is None:
             return KnownSchema(-1, frozenset(), None, asked_ms)
         if status != 200 or not isinstance(subjects, list):
-            raise RegistryAway(f"unexpected answer {status}")
+            raise RegistryUnavailable(f"unexpected answer {status}")
         status, schema = await self._http.get(f"/schemas/ids/{schema_id}")
         if status != 200 or not isinstance(schema, dict):
-            raise RegistryAway(f"unexpected answer {status}")
+            raise RegistryUnavailable(f"unexpected answer {status}")
         kind, text = schema.get("schemaType", AVRO), str(schema.get("schema", ""))
         names = await asyncio.get_running_loop().run_in_executor(None, record_names, kind, text)
         return KnownSchema(schema_id, frozenset(map(str, subjects)), names, asked_ms)
@@ -125,7 +125,7 @@ class KnownSchemas:
         if status != 200 or not isinstance(ids, list):
             if status == NOT_FOUND:
                 return None
-            raise RegistryAway(f"unexpected answer {status}")
+            raise RegistryUnavailable(f"unexpected answer {status}")
         return next((int(each["id"]) for each in ids if each.get("context") == DEFAULT_CONTEXT), None)
 
 

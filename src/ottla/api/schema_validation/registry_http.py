@@ -22,7 +22,7 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
-class RegistryAway(Exception):
+class RegistryUnavailable(Exception):
     """No registry answers, or none lets us ask."""
 
 
@@ -59,7 +59,7 @@ class RegistryHttp:
         try:
             return await asyncio.wait_for(waiting, self._timeout_s)
         except TimeoutError:
-            raise RegistryAway(f"no answer within {self._timeout_s:g} s") from None
+            raise RegistryUnavailable(f"no answer within {self._timeout_s:g} s") from None
 
     def _ask(self, method: str, path: str, body: bytes | None) -> tuple[int, Any]:
         reasons = []
@@ -72,7 +72,7 @@ class RegistryHttp:
             if url is not self._urls[0]:
                 self._urls = [url, *(each for each in self._urls if each is not url)]
             return found
-        raise RegistryAway("; ".join(reasons))
+        raise RegistryUnavailable("; ".join(reasons))
 
     def _send(self, url: SplitResult, method: str, path: str, body: bytes | None) -> tuple[int, Any]:
         """Send a request; an open connection that has gone is replaced once."""

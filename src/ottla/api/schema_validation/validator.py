@@ -21,7 +21,7 @@ from ottla.api.schema_validation.named_records import (
     find_names,
 )
 from ottla.api.schema_validation.record_names import Messages
-from ottla.api.schema_validation.registry_http import RegistryAway, RegistryHttp
+from ottla.api.schema_validation.registry_http import RegistryHttp, RegistryUnavailable
 from ottla.api.support.produce_scheduler import Steps
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.schema_keys import RECORD_NAME, TOPIC_NAME
@@ -77,7 +77,7 @@ class SchemaValidator:
             yield from self._check_names(self._known, topic, named, refusals, config)
             if not refusals and (config.ottla_key_schema_decoding or config.ottla_value_schema_decoding):
                 yield from self._decode(self._known, named, refusals, config)
-        except RegistryAway as error:
+        except RegistryUnavailable as error:
             raise RequestTimedOut(
                 f"the schema registry does not answer, so records of {topic} cannot be validated; nothing "
                 f"was appended ({error})"
@@ -202,7 +202,7 @@ def _undecodable(status: int, answer: Any, count: int) -> list[tuple[int, str]]:
     if status == 200 and isinstance(answer, dict) and isinstance(answer.get("invalid"), list):
         return [(int(each["index"]), str(each["message"])) for each in answer["invalid"]]
     if status in (404, 405) and not (isinstance(answer, dict) and answer.get("error_code") == 40403):
-        raise RegistryAway("this registry does not decode records: only Ottla's does")
+        raise RegistryUnavailable("this registry does not decode records: only Ottla's does")
     message = answer.get("message") if isinstance(answer, dict) else None
     return [(index, message or f"HTTP {status}") for index in range(count)]
 

@@ -14,12 +14,12 @@ from typing import Protocol, Self
 
 from ottla.client import ClientError, KafkaError
 from ottla.common.clock import Clock, SystemClock
+from ottla.common.log_limit import RepeatedWarnings
 from ottla.http.errors import HttpError
 from ottla.registry.exporters import decisions
 from ottla.registry.exporters.copier import Copier, ExportFailed
 from ottla.registry.exporters.plan import Names, configs, copies
 from ottla.registry.exporters.records import ERROR, RUNNING, Exporter, ExporterState, Status
-from ottla.registry.repeated_warnings import RepeatedWarnings
 from ottla.registry.service import Registry
 from ottla.registry.state_store import StateStore
 
@@ -61,7 +61,7 @@ class ExporterRunner:
         """By name: for which exporter it copies, and up to which offset it has."""
         self._has_exporters = False
         """Whether this process copied when it last could tell."""
-        self._trouble = RepeatedWarnings(log, self._clock)
+        self._warnings = RepeatedWarnings(log, self._clock)
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -88,9 +88,9 @@ class ExporterRunner:
                     pause_s = self._every_s * 3
             except (HttpError, KafkaError, ClientError, OSError) as error:
                 if self._has_exporters:
-                    self._trouble.warn("failed", f"exporters cannot copy, retrying: {error}")
+                    self._warnings.warn("failed", f"exporters cannot copy, retrying: {error}")
             except Exception as error:
-                self._trouble.warn(repr(error), "exporters failed, will be repeated", error)
+                self._warnings.warn(repr(error), "exporters failed, will be repeated", error)
             await asyncio.sleep(pause_s)
 
     async def run_once(self) -> None:
@@ -118,7 +118,7 @@ class ExporterRunner:
             changes = await asyncio.to_thread(copier.copy, plan, settings)
         except ExportFailed as error:
             self._copiers.pop(exporter.name, None)
-            self._trouble.warn(exporter.name, f"exporter {exporter.name}: {error}")
+            self._warnings.warn(exporter.name, f"exporter {exporter.name}: {error}")
             await self._report(exporter, ERROR, 0, str(error))
             return
         if changes:

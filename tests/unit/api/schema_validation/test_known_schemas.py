@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.api.schema_validation.known_schemas import KNOWN_S, MAX_KNOWN, KnownSchema, KnownSchemas
-from ottla.api.schema_validation.registry_http import RegistryAway
+from ottla.api.schema_validation.registry_http import RegistryUnavailable
 
 
 class FakeRegistry:
@@ -22,7 +22,7 @@ class FakeRegistry:
     async def get(self, path: str) -> tuple[int, Any]:
         await asyncio.sleep(0)
         if self.is_away:
-            raise RegistryAway("away")
+            raise RegistryUnavailable("away")
         if path.endswith("/subjects"):
             self.asked += 1
             return (200, list(self.subjects)) if self.subjects else (404, {"error_code": 40403})
@@ -77,7 +77,7 @@ async def test_without_an_answer_there_is_an_error() -> None:
     registry = FakeRegistry()
     registry.is_away = True
     known = KnownSchemas(registry, lambda: 0.0)
-    with pytest.raises(RegistryAway):
+    with pytest.raises(RegistryUnavailable):
         await known.ask(1, is_good)
 
 
