@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from itertools import count
 from random import Random
-from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from tests.integration.configured_broker import (
+    HOUR_MS,
+    MINUTE_MS,
+    SETTINGS,
+    ConfiguredBroker,
+    segments_of,
+    stored,
+)
 from tests.integration.wire_transactions import WireProducer
 from tests.unit.controller.one_partition import CONFIG, OnePartition
 from tests.unit.controller.test_machine_maintenance import image_of
@@ -27,15 +32,12 @@ from ottla.api.support.health_facts import collect
 from ottla.api.support.health_findings import findings
 from ottla.broker.broker import Broker
 from ottla.broker.security import SECURITY_KEYS
-from ottla.client import AsyncAdmin, AsyncProducer
-from ottla.common.clock import SystemClock
+from ottla.client import AsyncProducer
 from ottla.common.config.broker import BrokerConfig
-from ottla.common.config.declaration import Update
 from ottla.common.config.live import DYNAMIC_KEYS
 from ottla.controller import machine
 from ottla.controller.machine import ConfigAlteration, ConfigChange
-from ottla.log.log import Log
-from ottla.metadata.memory import MemoryServer, MemoryStore
+from ottla.metadata.memory import MemoryStore
 from ottla.metadata.records import ConfigResource
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import (
@@ -45,159 +47,14 @@ from ottla.protocol.errors import (
     MessageTooLarge,
     NotEnoughReplicas,
 )
-from ottla.protocol.records.batch import check_batch, iter_batches
+from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.records import Record, encode_batch
-from ottla.replication.partition import Partition
 from ottla.replication.throttle import Rate
 from ottla.testing.local_cluster import NoSyncDisk, memory_folder
 
-MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 DEADLINE_S = 20.0
-SETTINGS = {
-    "listeners": "PLAINTEXT://127.0.0.1:0",
-    "ottla.metrics.listen": "127.0.0.1:0",
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.num.partitions": "1",
-    "log.cleaner.backoff.ms": str(HOUR_MS),
-    "replica.fetch.wait.max.ms": "50",
-}
 
-
-class ShiftedClock(SystemClock):
-    """The machine's clocks, moved forward by a test."""
-
-    shift_ms = 0
-
-    def wall_ms(self) -> int:
-        return super().wall_ms() + self.shift_ms
-
-    def mono_ms(self) -> int:
-        return super().mono_ms() + self.shift_ms
-
-    def advance(self, by_ms: int) -> None:
-        self.shift_ms += by_ms
-
-
-class World:
-    """A running broker and an admin client."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-        self.clock = ShiftedClock()
-        self.server = MemoryServer()
-        self.names = (f"topic-{number}" for number in count())
-        self.key = ""
-        self.cleans_in_background = False
-        """Whether the cleaner tasks do anything: most tests compact by themselves, when they are ready."""
-
-    async def start(self) -> None:
-        self.broker = await self.start_broker(1)
-        self.compact = self.broker.maintenance[0].compact
-        self.broker.maintenance[0].compact = self._compact_in_background  # type: ignore[method-assign]
-        self.admin = AsyncAdmin(self.address)
-        await self.admin.start()
-
-    async def _compact_in_background(self) -> None:
-        if self.cleans_in_background:
-            await self.compact()
-
-    async def started(self, key: str) -> World:
-        self.key = key
-        await self.start()
-        return self
-
-    async def stop(self) -> None:
-        await self.admin.close()
-        await self.broker.stop()
-
-    async def start_broker(self, node_id: int) -> Broker:
-        raw = {**SETTINGS, "node.id": str(node_id), "log.dirs": f"{self.folder}/{node_id}"}
-        broker = Broker(raw, self.clock, store=MemoryStore(self.server, node_id), disk=NoSyncDisk())
-        await broker.start()
-        return broker
-
-    @property
-    def address(self) -> str:
-        assert self.broker.addresses is not None
-        return str(self.broker.addresses.listeners[0][1])
-
-    async def alter(self, value: str, key: str = "") -> None:
-        """Alter the key of this test, or another that it needs, and wait until it is in force."""
-        name = key or self.key
-        declared = BrokerConfig.KEYS[name]
-        node_id = 1 if declared.update is Update.PER_BROKER else None
-        await self.admin.alter_broker_configs(node_id, set_to={name: value})
-        wanted = declared.parse(value)
-        await until(lambda: getattr(self.broker.config, declared.attribute) == wanted)
-
-    async def reset(self) -> None:
-        for node_id, source in ((1, 0), (None, 1)):
-            keys = list(self.broker.config.layers[source][1])
-            await self.admin.alter_broker_configs(node_id, unset=keys)
-        await until(lambda: not any(texts for _, texts in self.broker.config.layers[:2]))
-
-    async def topic(self, **configs: str) -> Partition:
-        name = next(self.names)
-        settings = {key.replace("_", "."): value for key, value in configs.items()}
-        await self.admin.create_topic(name, partitions=1, replication_factor=1, configs=settings)
-        await until(lambda: name in {each.topic_partition.topic for each in self.broker.partitions})
-        return self.broker.partitions.get(name, 0)
-
-    def append(
-        self,
-        partition: Partition,
-        value: bytes = b"value",
-        *,
-        key: bytes = b"key",
-        ago_ms: int = 0,
-        records: int = 1,
-        **fields: Any,
-    ) -> None:
-        time_ms = self.clock.wall_ms() - ago_ms
-        batch = memoryview(encode_batch([Record(i, time_ms, key, value) for i in range(records)], **fields))
-        partition.append(batch, check_batch(batch))
-
-    async def compacted(self, **configs: str) -> Partition:
-        """Return a compacted partition with ten sealed segments, flushed."""
-        partition = await self.topic(cleanup_policy="compact", segment_bytes="300", **configs)
-        for _ in range(11):
-            self.append(partition, b"v" * 150)
-        await self.broker.flusher.flush_up_to(partition.log, partition.log.log_end_offset)
-        return partition
-
-    def cleaned_to(self, partition: Partition) -> int:
-        return self.broker.log_directories.directories[0].checkpoints.cleaned_to.get(
-            partition.topic_partition, 0
-        )
-
-    async def metrics(self) -> str:
-        assert self.broker.addresses is not None
-        address = self.broker.addresses.metrics
-        assert address is not None
-        reader, writer = await asyncio.open_connection(address.host, address.port)
-        writer.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        text = (await reader.read()).decode()
-        writer.close()
-        return text
-
-    async def left_out(self, kind: str) -> int:
-        found = re.search(rf'ottla_metrics_left_out{{what="{kind}"}} (\d+)', await self.metrics())
-        assert found is not None
-        return int(found[1])
-
-
-def stored(log: Log) -> list[tuple[int, int, bool]]:
-    """Return codec, size and whether it has the broker's time, of each batch in the log."""
-    found = log.read(log.log_start_offset, 1 << 24, log.log_end_offset)
-    data = found.records if isinstance(found.records, bytes) else found.records.read()
-    return [(header.codec, len(batch), header.is_log_append_time) for header, batch in iter_batches(data)]
-
-
-def segments_of(partition: Partition) -> int:
-    return len(partition.log.segments)
-
-
-Effect = Callable[[World], Awaitable[None]]
+Effect = Callable[[ConfiguredBroker], Awaitable[None]]
 EFFECTS: dict[str, Effect] = {}
 
 
@@ -213,7 +70,7 @@ def effect(*keys: str) -> Callable[[Effect], Effect]:
 
 
 @effect("ottla.broker.maintenance")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     cluster = OnePartition()
     assert cluster.shape[0] == 1
     change = ConfigChange(world.key, "true")
@@ -225,7 +82,7 @@ async def _(world: World) -> None:
 
 
 @effect("ottla.auto.balance.enable", "ottla.auto.balance.moves")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     image = image_of(*[(1, 2)] * 9)
     for moves in (1, 3):
         config = BrokerConfig({"ottla.auto.balance.moves": str(moves)})
@@ -237,7 +94,7 @@ async def _(world: World) -> None:
 
 
 @effect("ottla.disk.free.warning.percent")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     await world.alter("0")
     facts = await collect(world.broker.services)
     assert "disk-low" not in [each.code for each in findings(facts)]
@@ -250,7 +107,7 @@ async def _(world: World) -> None:
 
 
 @effect("ottla.metrics.max.topics")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     for _ in range(2):
         world.append(await world.topic())
     assert await world.left_out("topics") == 0
@@ -259,7 +116,7 @@ async def _(world: World) -> None:
 
 
 @effect("ottla.metrics.max.partitions")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     for _ in range(2):
         await world.topic()
     assert await world.left_out("partitions") == 0
@@ -268,7 +125,7 @@ async def _(world: World) -> None:
 
 
 @effect("ottla.metrics.max.groups")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic()
     await world.admin.alter_group_offsets("a-group", {partition.topic_partition: 0})
     assert await world.left_out("groups") == 0
@@ -277,7 +134,7 @@ async def _(world: World) -> None:
 
 
 @effect("ottla.slow.request.ms")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     await world.alter("-1")
     slow = world.broker.dispatcher.slow.count
     await world.admin.describe_cluster()
@@ -291,7 +148,7 @@ async def _(world: World) -> None:
 
 
 @effect("transaction.partition.verification.enable")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic()
 
     def produce_without_adding() -> ErrorCode:
@@ -305,7 +162,7 @@ async def _(world: World) -> None:
 
 
 @effect("ottla.two.phase.commit.principals")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     async def begin() -> None:
         async with AsyncProducer(
             world.address, transactional_id="two-phase", transaction_two_phase_commit_enable=True
@@ -322,7 +179,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.cleaner.threads")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     def cleaners() -> int:
         return sum(task.get_name().startswith("log cleaner") for task in asyncio.all_tasks())
 
@@ -333,7 +190,7 @@ async def _(world: World) -> None:
     await until(lambda: cleaners() == 2)
 
 
-async def keys_of_a_round(world: World) -> int:
+async def keys_of_a_round(world: ConfiguredBroker) -> int:
     """Return how many offsets of a log with 1,500 different keys one round of compaction gets to."""
     await world.compact()
     partition = await world.topic(cleanup_policy="compact", segment_bytes="100000")
@@ -346,14 +203,14 @@ async def keys_of_a_round(world: World) -> int:
 
 
 @effect("log.cleaner.io.buffer.load.factor")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     assert await keys_of_a_round(world) == 1500
     await world.alter("0.0001")
     assert 0 < await keys_of_a_round(world) < 1500
 
 
 @effect("log.cleaner.dedupe.buffer.size")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     await world.alter("0.001", "log.cleaner.io.buffer.load.factor")
     assert await keys_of_a_round(world) == 1500
     await world.alter(str(2 << 20))
@@ -361,7 +218,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.cleaner.io.max.bytes.per.second")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     await world.compact()
     await world.alter("1")
     partition = await world.compacted()
@@ -375,7 +232,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.cleaner.backoff.ms")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.compacted()
     world.cleans_in_background = True
     assert world.cleaned_to(partition) == 0
@@ -385,7 +242,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.cleaner.min.cleanable.ratio")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     await world.alter("1.0")
     partition = await world.compacted()
     await world.compact()
@@ -396,7 +253,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.cleaner.delete.retention.ms")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     async def tombstones_after_two_rounds() -> bool:
         partition = await world.topic(cleanup_policy="compact", segment_bytes="300")
         batch = memoryview(encode_batch([Record(0, world.clock.wall_ms(), b"deleted", None)]))
@@ -415,7 +272,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.cleaner.min.compaction.lag.ms")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     await world.alter(str(HOUR_MS))
     partition = await world.compacted()
     await world.compact()
@@ -426,7 +283,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.cleaner.max.compaction.lag.ms")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.compacted(min_cleanable_dirty_ratio="1.0")
     world.clock.advance(2 * MINUTE_MS)
     await world.compact()
@@ -440,7 +297,7 @@ async def _(world: World) -> None:
 
 
 @effect("message.max.bytes")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic()
     world.append(partition, b"v" * 1000)
     await world.alter("500")
@@ -449,7 +306,7 @@ async def _(world: World) -> None:
 
 
 @effect("compression.type")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic()
     world.append(partition, b"v" * 1000)
     await world.alter("zstd")
@@ -459,7 +316,7 @@ async def _(world: World) -> None:
 
 def level(codec: str, low: int, high: int) -> None:
     @effect(f"compression.{codec}.level")
-    async def _(world: World) -> None:
+    async def _(world: ConfiguredBroker) -> None:
         partition = await world.topic(compression_type=codec)
         value = bytes(Random(1).choices(b"aaaabbbccd\n", k=50_000))
         for each in (low, high):
@@ -474,7 +331,7 @@ for _codec, _low, _high in (("gzip", 1, 9), ("lz4", 1, 12), ("zstd", 1, 19)):
 
 
 @effect("log.message.timestamp.type")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic()
     world.append(partition)
     await world.alter("LogAppendTime")
@@ -483,7 +340,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.message.timestamp.before.max.ms")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic()
     world.append(partition, ago_ms=2 * MINUTE_MS)
     await world.alter(str(MINUTE_MS))
@@ -492,7 +349,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.message.timestamp.after.max.ms")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic()
     world.append(partition, ago_ms=-2 * MINUTE_MS)
     await world.alter(str(MINUTE_MS))
@@ -501,7 +358,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.flush.interval.messages")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic()
     world.append(partition)
     assert partition.log.recovery_point == 0
@@ -511,7 +368,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.flush.interval.ms")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic()
     world.append(partition)
     world.clock.advance(10_000)
@@ -523,7 +380,7 @@ async def _(world: World) -> None:
 
 
 @effect("producer.id.expiration.ms")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic()
     world.append(partition, producer_id=77, producer_epoch=0, base_sequence=0)
     world.clock.advance(10_000)
@@ -535,7 +392,7 @@ async def _(world: World) -> None:
 
 
 @effect("ottla.producer.ids.max")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic()
     world.append(partition, producer_id=78, producer_epoch=0, base_sequence=0)
     await world.alter("1")
@@ -549,7 +406,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.segment.bytes")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic()
     for _ in range(3):
         world.append(partition, b"v" * 150)
@@ -560,7 +417,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.roll.ms")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic()
     world.append(partition)
     world.clock.advance(10_000)
@@ -572,7 +429,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.roll.jitter.ms")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partitions = [await world.topic(segment_ms=str(HOUR_MS)) for _ in range(3)]
     for partition in partitions:
         world.append(partition)
@@ -587,7 +444,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.index.interval.bytes")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     async def index_bytes() -> int:
         partition = await world.topic()
         for _ in range(10):
@@ -600,7 +457,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.index.size.max.bytes")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic(index_interval_bytes="1")
     for _ in range(10):
         world.append(partition)
@@ -611,7 +468,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.retention.ms")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic(segment_bytes="300")
     for _ in range(3):
         world.append(partition, b"v" * 150)
@@ -624,7 +481,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.retention.bytes")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic(segment_bytes="300")
     for _ in range(5):
         world.append(partition, b"v" * 150)
@@ -636,7 +493,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.segment.delete.delay.ms")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     async def waiting_after_a_removal() -> int:
         partition = await world.topic(segment_bytes="300", retention_bytes="300")
         for _ in range(5):
@@ -652,7 +509,7 @@ async def _(world: World) -> None:
 
 
 @effect("log.cleanup.policy")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     partition = await world.topic(segment_bytes="300")
     for _ in range(11):
         world.append(partition, b"v" * 150)
@@ -668,21 +525,21 @@ async def _(world: World) -> None:
 
 
 @effect("leader.replication.throttled.rate")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     await shows_that_it_limits(world, world.broker.replicator.leader_rate)
 
 
 @effect("follower.replication.throttled.rate")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     await shows_that_it_limits(world, world.broker.replicator.follower_rate)
 
 
 @effect("replica.alter.log.dirs.io.max.bytes.per.second")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     await shows_that_it_limits(world, world.broker.directory_moves.rate)
 
 
-async def shows_that_it_limits(world: World, rate: Rate) -> None:
+async def shows_that_it_limits(world: ConfiguredBroker, rate: Rate) -> None:
     rate.record(100_000)
     assert not rate.is_exhausted
     await world.alter("1000")
@@ -691,9 +548,9 @@ async def shows_that_it_limits(world: World, rate: Rate) -> None:
 
 
 @effect("min.insync.replicas")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     # A cluster of its own: the topics of the coordinators would wait for the broker that is stopped here.
-    world = await World(f"{world.folder}/two").started(world.key)
+    world = await ConfiguredBroker(f"{world.folder}/two").started(world.key)
     second = await world.start_broker(2)
     name = next(world.names)
     await world.admin.create_topic(name, partitions=1, replication_factor=2)
@@ -717,7 +574,7 @@ def led_alone(cluster: ClusterState, name: str) -> bool:
 
 
 @effect("unclean.leader.election.enable")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     cluster = OnePartition()
     cluster.alter(1, 2)
     cluster.kill(1, 2)
@@ -733,7 +590,7 @@ async def _(world: World) -> None:
 
 
 @asynccontextmanager
-async def connection(world: World) -> AsyncIterator[asyncio.StreamReader]:
+async def connection(world: ConfiguredBroker) -> AsyncIterator[asyncio.StreamReader]:
     host, _, port = world.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     yield reader
@@ -753,7 +610,7 @@ async def is_refused(reader: asyncio.StreamReader) -> bool:
 
 
 @effect("max.connections", "max.connections.per.ip")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     async with connection(world) as reader:
         assert not await is_refused(reader)
     await world.alter("1")
@@ -762,7 +619,7 @@ async def _(world: World) -> None:
 
 
 @effect("max.connection.creation.rate")
-async def _(world: World) -> None:
+async def _(world: ConfiguredBroker) -> None:
     server = world.broker.server
     async with connection(world):
         assert server.stats.delayed == 0
@@ -775,7 +632,7 @@ async def _(world: World) -> None:
     await until(lambda: not any(each._muting for each in server.connections))
 
 
-async def alter_while_a_broker_starts(world: World) -> Broker:
+async def alter_while_a_broker_starts(world: ConfiguredBroker) -> Broker:
     """Return broker 2, whose limit of connections was altered while it opened its logs and ports."""
     altered = asyncio.Event()
 
@@ -797,7 +654,7 @@ async def alter_while_a_broker_starts(world: World) -> Broker:
 def test_a_config_that_is_altered_while_a_broker_starts_is_in_force_there() -> None:
     async def show() -> None:
         folder = memory_folder()
-        world = await World(str(folder)).started("max.connections.per.ip")
+        world = await ConfiguredBroker(str(folder)).started("max.connections.per.ip")
         broker = await alter_while_a_broker_starts(world)
         world.broker, first = broker, world.broker
         async with connection(world) as one, connection(world) as other:
@@ -812,10 +669,10 @@ def test_a_config_that_is_altered_while_a_broker_starts_is_in_force_there() -> N
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[tuple[World, asyncio.Runner]]:
+def world() -> Iterator[tuple[ConfiguredBroker, asyncio.Runner]]:
     folder = memory_folder()
     with asyncio.Runner() as runner:
-        world = World(str(folder))
+        world = ConfiguredBroker(str(folder))
         runner.run(world.start())
         yield world, runner
         runner.run(world.stop())
@@ -829,7 +686,7 @@ def test_every_dynamic_key_has_an_effect_to_show() -> None:
 
 @pytest.mark.parametrize("key", sorted(EFFECTS))
 def test_a_dynamic_key_has_an_effect(
-    key: str, world: tuple[World, asyncio.Runner], caplog: pytest.LogCaptureFixture
+    key: str, world: tuple[ConfiguredBroker, asyncio.Runner], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)
     here, runner = world
