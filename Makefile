@@ -37,7 +37,7 @@ test: $(READY) ## run the test suite in under ten minutes; `make test-all` adds 
 	OTTLA_FUZZ_INPUTS=20000 $(PYTEST) tests --ignore tests/interop -n 3 --dist loadfile -m "not cluster and not slow"
 
 test-all: $(READY) ## run every test but those of `make test-cluster` and `make interop`
-	$(PYTEST) tests --ignore tests/interop $(addprefix --ignore ,$(SCHEDULES)) -n 3 --dist loadfile
+	$(PYTEST) tests --ignore tests/interop $(addprefix --ignore ,$(SCHEDULES)) -n 3 --dist loadfile --durations 40 --durations-min 5
 
 test-again: $(READY) ## run once more, one at a time, what failed in the last run; more than three fail at once
 	$(BIN)/python tools/retry_failed.py
@@ -46,7 +46,7 @@ coverage: $(READY) ## run the unit tests and show which lines of src/ they cover
 	$(PYTEST) tests/unit -q -n 2 --dist loadfile --cov ottla --cov-report term:skip-covered --cov-report html:build/coverage
 
 test-cluster: $(READY) ## run every live schedule: kills, pauses, cut links, lost ZooKeepers, full disks, on three brokers
-	$(PYTEST) $(SCHEDULES) -n 2 --maxschedchunk 1
+	$(PYTEST) $(SCHEDULES) -n 2 --maxschedchunk 1 --durations 10
 
 month: $(READY) ## operate a simulated cluster for a month
 	$(BIN)/python -m ottla.testing.month
@@ -69,7 +69,7 @@ interop: $(READY) ## fetch Kafka's jars (Maven), npm clients, kcat, Chromium, Po
 	$(BIN)/python tests/interop/fetch_npm.py
 	@{ command -v kcat && command -v chromium && command -v promtool && command -v krb5kdc && command -v javac && ls -d /usr/lib/postgresql; } >/dev/null 2>&1 || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(DEBIAN) >/dev/null; } || echo "some of $(DEBIAN) are missing: their tests will be skipped"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[kerberos]' || echo "no gssapi: its tests will be skipped"
-	$(PYTEST) tests/interop -n 3 --dist loadfile
+	$(PYTEST) tests/interop -n 3 --dist loadfile --durations 25 --durations-min 5
 
 test-console: $(READY) ## run the console in Debian's Chromium: every page, by clicking; skipped without it
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } || echo "no chromium: these tests will be skipped"
