@@ -260,7 +260,7 @@ NO_PACKAGE = Kind(
         "Pipelines on Spark: `pip install 'ottla[spark]'`.",
         "Clusters on ZooKeeper: `pip install 'ottla[zookeeper]'`.",
         "Everything: `pip install 'ottla[all]'`.",
-        "pip keeps the Ottla that is installed: no package index carries it yet.",
+        "pip keeps the Ottla that is installed; where that comes from is in docs/install.md.",
     ),
 )
 USAGE = Kind(
