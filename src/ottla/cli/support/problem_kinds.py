@@ -255,11 +255,12 @@ NO_JAVA = Kind(
 NO_PACKAGE = Kind(
     "OTTLA-E402",
     "A package is not installed",
-    "`pip install ottla` installs only what a broker needs. This command needs an extra.",
+    "Ottla without extras installs only what a broker needs. This command needs an extra.",
     (
         "Pipelines on Spark: `pip install 'ottla[spark]'`.",
         "Clusters on ZooKeeper: `pip install 'ottla[zookeeper]'`.",
         "Everything: `pip install 'ottla[all]'`.",
+        "pip keeps the Ottla that is installed; where that comes from is in docs/install.md.",
     ),
 )
 USAGE = Kind(
