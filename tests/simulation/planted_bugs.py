@@ -14,19 +14,21 @@ from ottla.testing.simulation.bugs import planted
 MAX_SEEDS = 300
 
 LAST_FOUND = {
-    "truncate-to-high-watermark": 1,
-    "unfenced-fetch": 41,
+    "truncate-to-high-watermark": 4,
+    "unfenced-fetch": 62,
     "early-isr-join": 110,
-    "no-maximal-isr": 1,
+    "no-maximal-isr": 6,
     "unclean-last-replica": 6,
     "empty-disk-leads": 6,
     "one-candidacy": 148,
     "follow-any-store": 4,
-    "ack-before-followers": 1,
+    "ack-before-followers": 3,
     "no-min-insync": 73,
-    "ack-before-flush": 7,
-    "leader-drops-records": 2,
+    "ack-before-flush": 16,
+    "leader-drops-records": 18,
     "no-sequence-check": 3,
+    "forgotten-producers": 1,
+    "producers-of-leaders-only": 0,
     "uncommitted-reads": 0,
     "early-answers": 8,
     "commits-one-too-many": 1,
@@ -41,14 +43,14 @@ LAST_FOUND_BY_DISKS = {
 """By `--workload disks`."""
 
 LAST_FOUND_BY_TRANSACTIONS = {
-    "ended-is-stable": 145,
+    "ended-is-stable": 162,
     "no-new-epoch-on-abort": 3,
     "no-index-on-followers": 0,
     "prepared-times-out": 1,
-    "forgotten-markers": 1,
+    "forgotten-markers": 2,
     "endless-markers": 50,
     "offsets-at-once": 1,
-    "early-answers": 5,
+    "early-answers": 13,
 }
 """By `--workload transactions`."""
 

@@ -29,7 +29,7 @@ from ottla.log.log_types import AppendResult, Hole, LogRead, TimestampOffset
 from ottla.log.lookup import aborted_between
 from ottla.log.producers import producer_state
 from ottla.log.producers.failed_appends import FailedAppends
-from ottla.log.producers.producer_state import ProducerState
+from ottla.log.producers.producer_state import UNKNOWN, ProducerState
 from ottla.log.producers.verification import Verifications
 from ottla.log.segment import Segment, TornAppend
 from ottla.log.segments import RollRule, Segments
@@ -409,7 +409,7 @@ class Log:
         if leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, base_offset)
         if header.producer_id >= 0:
-            self._update_producer(header, batch, last_offset, marker)
+            self._update_producer(header, batch, last_offset, now_ms, marker)
         return AppendResult(base_offset, last_offset, append_time, self.log_start_offset, False)
 
     def append_marker(self, marker: Marker, leader_epoch: int, now_ms: int) -> AppendResult:
@@ -441,7 +441,7 @@ class Log:
             self._write(batch, header.last_offset, header.max_timestamp, now_ms)
             self.epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
-                self._update_producer(header, batch, header.last_offset)
+                self._update_producer(header, batch, header.last_offset, UNKNOWN)
 
     def _write(self, batch: memoryview, last_offset: int, timestamp: int, now_ms: int) -> None:
         if self.is_closed or self.storage.offline_reason is not None:
@@ -466,14 +466,19 @@ class Log:
         return self.storage.append_failed(what, error)
 
     def _update_producer(
-        self, header: BatchHeader, batch: memoryview, last_offset: int, marker: Marker | None = None
+        self,
+        header: BatchHeader,
+        batch: memoryview,
+        last_offset: int,
+        appended_ms: int,
+        marker: Marker | None = None,
     ) -> None:
         if self._failed_appends is not _NO_FAILED_APPENDS:
             self._failed_appends.forget(header.producer_id)
         if header.attributes & TRANSACTIONAL_BIT:
             self.verifications.clear(header.producer_id)
         if not header.attributes & CONTROL_BIT:
-            self.producers.update(header, last_offset, header.max_timestamp)
+            self.producers.update(header, last_offset, header.max_timestamp, appended_ms)
             return
         marker = marker or decode_marker(header, batch)
         if marker is None:

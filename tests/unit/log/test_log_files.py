@@ -286,6 +286,19 @@ def test_an_idle_log_is_closed_and_reopened_without_writing_anything() -> None:
     assert log.log_end_offset == 30
 
 
+def test_a_producer_that_writes_old_timestamps_is_remembered_by_leader_and_follower() -> None:
+    """A backfill: its records are from 1970, its producer is not."""
+    leader, follower = LogBench(), LogBench()
+    leader.clock.advance(100_000)
+    follower.clock.advance(100_000)
+    batch = idempotent("a", sequence=0, timestamp=1)
+    append(leader.log, batch)
+    follower.log.append_as_follower(batch)
+    for bench in (leader, follower):
+        bench.log.expire_producers(bench.clock.now_ms, 1000)
+        assert append(bench.log, idempotent("a", sequence=0, timestamp=1)).is_duplicate
+
+
 def test_idle_producers_are_forgotten() -> None:
     bench = LogBench()
     append(bench.log, idempotent("a", sequence=0, producer_id=1))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.log.bench import idempotent
 
-from ottla.log.producers.producer_state import CorruptSnapshot, ProducerState
+from ottla.log.producers.producer_state import GRACE_MS, CorruptSnapshot, ProducerState
 from ottla.protocol.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import BatchHeader, decode_header
 from ottla.protocol.records.records import Record, encode_batch
@@ -132,5 +132,28 @@ def test_producers_expire_when_idle_but_not_inside_a_transaction() -> None:
         header(0, producer_id=2, timestamp=200),
         header(0, producer_id=3, timestamp=100, transactional=True),
     )
+    for entry in state.producers.values():
+        entry.appended_ms = 100
     state.expire(now_ms=300, expiration_ms=200)
     assert list(state.producers) == [2, 3]
+
+
+def test_a_producer_with_old_timestamps_is_not_idle_while_it_writes() -> None:
+    state, hour_ms = ProducerState(), 3_600_000
+    for hour in range(50):
+        batch = header(hour, timestamp=hour)
+        state.update(batch, hour, hour, hour * hour_ms)
+        state.expire(now_ms=hour * hour_ms + 1, expiration_ms=24 * hour_ms)
+        assert state.check(batch) is not None, "a retry is a duplicate"
+    state.expire(now_ms=73 * hour_ms, expiration_ms=24 * hour_ms)
+    assert not state.producers
+
+
+def test_after_a_restart_a_producer_with_old_timestamps_has_an_hour() -> None:
+    day_ms = 24 * GRACE_MS
+    state = ProducerState.decode(state_after(header(0, timestamp=100)).encode(), 1)
+    state.expire(now_ms=10 * day_ms, expiration_ms=day_ms)
+    state.expire(now_ms=10 * day_ms + GRACE_MS - 1, expiration_ms=day_ms)
+    assert state.check(header(0, timestamp=100)) is not None
+    state.expire(now_ms=10 * day_ms + GRACE_MS, expiration_ms=day_ms)
+    assert not state.producers

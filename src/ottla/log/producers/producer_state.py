@@ -130,6 +130,9 @@ class OpenTransactions:
 
 
 BATCHES_KEPT = 5
+UNKNOWN = -1
+GRACE_MS = 3_600_000
+"""How long a producer with old timestamps is kept at least if that time is unknown."""
 
 
 class BatchMetadata(NamedTuple):
@@ -150,10 +153,14 @@ class BatchMetadata(NamedTuple):
 class ProducerEntry:
     """The state of one producer id."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
+    __slots__ = (
+        "appended_ms", "batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset"
+    )  # fmt: skip
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
+        self.appended_ms = UNKNOWN
+        """When its last batch was appended; unknown if it was copied from the leader, or loaded."""
         self.batches: tuple[BatchMetadata, ...] = ()
         self.coordinator_epoch = -1
         self.last_timestamp = -1
@@ -260,7 +267,9 @@ class ProducerState:
         return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
 
     # Replaying
-    def update(self, header: BatchHeader, last_offset: int, timestamp: int) -> None:
+    def update(
+        self, header: BatchHeader, last_offset: int, timestamp: int, appended_ms: int = UNKNOWN
+    ) -> None:
         """Add a data batch that was appended with this last offset."""
         producer_id = header.producer_id
         entry = self._producers.get(producer_id) or self._add(producer_id, header.producer_epoch)
@@ -274,6 +283,7 @@ class ProducerState:
             BatchMetadata(first, last, last_offset, delta, timestamp),
         )
         entry.last_timestamp = timestamp
+        entry.appended_ms = appended_ms
         if entry.txn_first_offset < 0 and header.is_transactional:
             entry.txn_first_offset = last_offset - delta
             self.transactions.begin(producer_id, last_offset - delta)
@@ -308,13 +318,20 @@ class ProducerState:
         return ended
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Drop producers that were idle for `expiration_ms`, unless they have an open transaction."""
+        """Drop producers that were idle for `expiration_ms`, unless they have an open transaction.
+
+        Records may bear old timestamps, as those of a backfill do: a producer that writes them is not idle.
+        """
         idle_since = now_ms - expiration_ms
-        expired = [
-            producer_id
-            for producer_id, entry in self._producers.items()
-            if entry.last_timestamp <= idle_since and entry.txn_first_offset < 0
-        ]
+        expired = []
+        for producer_id, entry in self._producers.items():
+            last_ms = max(entry.last_timestamp, entry.appended_ms)
+            if last_ms > idle_since or entry.txn_first_offset >= 0:
+                continue
+            if entry.appended_ms == UNKNOWN:
+                entry.appended_ms = idle_since + min(GRACE_MS, expiration_ms)
+            else:
+                expired.append(producer_id)
         for producer_id in expired:
             del self._producers[producer_id]
 

@@ -16,6 +16,7 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetKey, OffsetValue, Record
 from ottla.coordinator.partition_writer import PartitionWriter
 from ottla.log.flush import FlushJob
+from ottla.log.log import Log
 from ottla.log.producers.producer_state import ProducerState
 from ottla.protocol.produce_codec import ProducePartitionResult
 from ottla.replication.isr import InSyncReplicas
@@ -79,6 +80,38 @@ def no_sequence_check() -> list[Patch]:
     return [(ProducerState, "check", lambda producers, header: None)]
 
 
+def forgotten_producers() -> list[Patch]:
+    """A partition remembers only the producer that wrote last: a retry of another one is appended again."""
+    update = ProducerState.update
+
+    def update_and_forget(producers: ProducerState, header: Any, *args: Any) -> None:
+        for producer_id, entry in list(producers.producers.items()):
+            if producer_id != header.producer_id and entry.txn_first_offset < 0:
+                del producers._producers[producer_id]
+        update(producers, header, *args)
+
+    return [(ProducerState, "update", update_and_forget)]
+
+
+def producers_of_leaders_only() -> list[Patch]:
+    """A follower does not note who wrote the batches that it copies, so a new leader knows nobody."""
+    copy, update = Log.append_as_follower, ProducerState.update
+    copying: list[bool] = []
+
+    def copy_without(log: Log, *args: Any) -> None:
+        copying.append(True)
+        try:
+            copy(log, *args)
+        finally:
+            copying.pop()
+
+    def update_unless_copying(producers: ProducerState, header: Any, *args: Any) -> None:
+        if not copying:
+            update(producers, header, *args)
+
+    return [(Log, "append_as_follower", copy_without), (ProducerState, "update", update_unless_copying)]
+
+
 def uncommitted_reads() -> list[Patch]:
     """Consumers get what only the leader has."""
 
@@ -134,6 +167,8 @@ DELIVERY_BUGS: dict[str, Bug] = {
         ack_before_flush,
         leader_drops_records,
         no_sequence_check,
+        forgotten_producers,
+        producers_of_leaders_only,
         uncommitted_reads,
         early_answers,
         commits_one_too_many,
