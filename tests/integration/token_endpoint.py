@@ -37,6 +37,7 @@ class Endpoint:
 
             def answer(self, status: int, body: bytes) -> None:
                 self.send_response(status)
+                self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

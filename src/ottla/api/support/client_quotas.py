@@ -4,8 +4,8 @@ An answer leaves at once and carries the throttle time; then no more requests of
 that time. A Fetch of a client that has used up its quota is answered without records. A request that changes
 the cluster is refused (THROTTLING_QUOTA_EXCEEDED), or in its older versions throttled.
 
-Requests between brokers have no quota; those of a client that may not send them count. While no quota is set, `Services.quotas` is None, and a request costs
-one comparison.
+Requests between brokers have no quota; those of a client that may not send them count. While no quota is
+set, `Services.quotas` is None, and a request costs one comparison.
 """
 
 from __future__ import annotations
