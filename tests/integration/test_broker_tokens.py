@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import parse_qs
 
 import confluent_kafka
 import pytest
 from tests.integration.secure_stage import Certificates, IdentityProvider, security_settings
+from tests.integration.token_endpoint import Endpoint, serving
 
 from ottla.client import Admin, Producer
 from ottla.common.config.declaration import ConfigError
@@ -22,55 +15,6 @@ from ottla.testing.local_cluster import LocalCluster
 
 OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 PREFIX = "listener.name.sasl_ssl.oauthbearer"
-
-
-class Endpoint:
-    """An identity provider over https: it publishes keys, and gives tokens to those it knows."""
-
-    def __init__(self, certificates: Certificates, provider: IdentityProvider) -> None:
-        endpoint = self
-        self.asked: list[dict[str, list[str]]] = []
-        expected = "Basic " + base64.b64encode(b"cluster:hush").decode()
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.answer(200, provider.file.read_bytes())
-
-            def do_POST(self) -> None:
-                form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-                endpoint.asked.append(form)
-                if self.headers["Authorization"] != expected:
-                    self.answer(401, b"{}")
-                    return
-                token = provider.token("broker")
-                self.answer(200, json.dumps({"access_token": token, "expires_in": 300}).encode())
-
-            def answer(self, status: int, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificates.sign("provider"))
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
-        self.url = f"https://localhost:{self.server.server_port}"
-
-
-@contextmanager
-def serving(endpoint: Endpoint) -> Iterator[Endpoint]:
-    thread = threading.Thread(target=endpoint.server.serve_forever)
-    thread.start()
-    try:
-        yield endpoint
-    finally:
-        endpoint.server.shutdown()
-        endpoint.server.server_close()
-        thread.join()
 
 
 def settings_of(certificates: Certificates, provider: IdentityProvider, token_url: str) -> dict[str, str]:
@@ -124,7 +68,7 @@ def test_brokers_and_confluent_use_tokens_and_keys_of_a_provider_over_https(
     """The keys come from an allowed https URL, the tokens from OAuth's client credentials grant."""
     certificates, provider = Certificates(tmp_path), IdentityProvider(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
-    with serving(Endpoint(certificates, provider)) as endpoint:
+    with serving(Endpoint(certificates, provider, "broker")) as endpoint:
         token_url, keys_url = f"{endpoint.url}/token", f"{endpoint.url}/keys"
         settings = settings_of(certificates, provider, token_url) | {
             "sasl.oauthbearer.jwks.endpoint.url": keys_url,

@@ -38,6 +38,8 @@ MAINTENANCE_KEYS = (
 
 OTHER_DESCRIPTORS = 64
 """For what is neither a log file nor a client's connection: listeners, ZooKeeper, connections to brokers."""
+MAX_WAITING_HANDSHAKES = 1_024
+"""Accepted TLS connections whose handshake has not begun: each takes a descriptor."""
 MIN_RESERVE, MAX_RESERVE = 16, 1_000
 """Each broker takes about five: for fetches, calls, forwarded requests, transactions and lags."""
 
@@ -54,9 +56,13 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
     """Return the network's share of the configuration."""
     is_alone = config.zookeeper_connect is None
     clients, brokers = connection_places(most_descriptors() - open_file_limit(), is_alone=is_alone)
+    waiting = 0
+    if any(each.uses_tls for each in config.listener_list):
+        waiting = min(MAX_WAITING_HANDSHAKES, clients // 8 + 1)
     return NetworkLimits(
+        waiting_handshakes=waiting,
         max_connections=config.max_connections,
-        descriptor_connections=clients,
+        descriptor_connections=clients - waiting,
         broker_reserve=brokers,
         max_connections_per_ip=config.max_connections_per_ip,
         max_idle_ms=config.connections_max_idle_ms,

@@ -116,12 +116,17 @@ def _set_versions(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _set_ciphers(context: ssl.SSLContext, suites: tuple[str, ...]) -> None:
-    """Allow these suites only. OpenSSL here cannot choose among those of TLS 1.3."""
+    """Allow these suites only.
+
+    Python before 3.15 cannot choose among those of TLS 1.3: OpenSSL's own configuration does.
+    """
     newer = TLS_1_3_SUITES & set(suites)
-    if newer and newer != TLS_1_3_SUITES:
-        missing = ", ".join(sorted(TLS_1_3_SUITES - newer))
+    offered = {each["name"] for each in context.get_ciphers() if each["protocol"] == "TLSv1.3"}
+    if newer and (unnamed := offered - newer):
         raise ConfigError(
-            "ssl.cipher.suites", f"the suites of TLS 1.3 can only be accepted all together; add {missing}"
+            "ssl.cipher.suites",
+            f"OpenSSL accepts {', '.join(sorted(unnamed))} here, too: add it, or start the broker with "
+            f"OPENSSL_CONF=FILE, where FILE has Ciphersuites = {':'.join(sorted(newer))} (docs/security.md)",
         )
     older = [_openssl_name(each) for each in suites if each not in TLS_1_3_SUITES]
     if not newer:

@@ -7,6 +7,7 @@ Reading order:
     reply_writer       pending responses, and writing replies with sendfile
     budget             limits on requests and memory that all connections share
     listener_security  what a listener asks of its clients: TLS, certificates, SASL
+    handshake_queue    accepted TLS connections whose handshake has not begun
     tls_listener       accepts on TLS listeners, and does a limited number of handshakes at a time
     connection_table   the limits on open connections, with a reserve for brokers
     server             listeners, the periodic check for idle connections, start and stop

@@ -47,6 +47,8 @@ class NetworkLimits:
     """How long a connection in the reserve may take to send its first request, or to authenticate."""
     handshakes: int = 64
     """TLS handshakes in flight: each takes about a millisecond of the processor"""
+    waiting_handshakes: int = 1_024
+    """Accepted TLS connections whose handshake has not begun."""
     handshake_ms: int = 10_000
     """How long a TLS handshake may take."""
     crowded_handshake_ms: int = 2_000

@@ -1,10 +1,10 @@
 """Accept connections on TLS listeners, with a limited number of handshakes at a time.
 
 A handshake costs about a millisecond of the processor, and the peer decides when it continues. So only some
-are in flight on all listeners together; while they are, nothing is accepted, and the system's backlog holds
-the next peers. A handshake that takes longer than two seconds is cut off while the limit is reached: silent
-peers cannot keep everyone else out. Where connections are accepted at a rate, the next one waits for its turn
-before its handshake.
+are in flight on all listeners together; the next peers wait in a queue that is fair between addresses. While
+others wait, a handshake that takes longer than two seconds is cut off, and one of an address that holds many
+places gives way to another address after a quarter of a second. Where connections are accepted at a rate, the
+next one waits for its turn before its handshake.
 
 asyncio's own servers would begin every handshake at once, with one permanent TLS context; here the listener's
 current context is used, so certificates can change.
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.common.clock import Clock
+from ottla.network.handshake_queue import HandshakeQueue, WaitingPeer
 from ottla.network.limits import NetworkLimits, NetworkStats
 from ottla.network.listener_security import ListenerSecurity
 from ottla.network.peer_log import PeerLog
@@ -27,6 +28,12 @@ from ottla.network.peer_log import PeerLog
 Factory = Callable[[], asyncio.BaseProtocol]
 
 ACCEPTS_PER_ITERATION = 16
+CROWDED_CHECK_S = 0.1
+"""How often handshakes that take too long are looked for while others wait."""
+GREEDY_MS = 250
+"""How long a handshake of an address with many may take while another address waits."""
+GREEDY_PART = 4
+"""An address has many if it holds one of so many parts of the places."""
 RETRY_S = 1.0
 """How long to wait after the system had no descriptor left."""
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -37,88 +44,128 @@ _NOT_TLS = frozenset(
 
 
 class TlsHandshakes:
-    """The handshakes in flight of all TLS listeners of a server."""
+    """The handshakes in flight of all TLS listeners of a server, and the peers that wait for theirs."""
 
     def __init__(self, clock: Clock, log: PeerLog, stats: NetworkStats, limits: NetworkLimits) -> None:
         self.log = log
         self._clock = clock
         self._stats = stats
         self._limits = limits
-        self._running: dict[asyncio.Task[None], tuple[socket.socket, int]] = {}
-        self._blocked: list[Callable[[], None]] = []
+        self._running: dict[asyncio.Task[None], WaitingPeer] = {}  # in the order of their start
+        self._per_host: dict[str, int] = {}
+        self._queue = HandshakeQueue(self._begin_next, self._refuse)
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def in_flight(self) -> int:
         """The number of handshakes in flight."""
         return len(self._running)
 
+    @property
+    def waiting(self) -> int:
+        """The number of peers whose handshake has not begun."""
+        return len(self._queue)
+
     def change_limits(self, limits: NetworkLimits) -> None:
         """Apply other limits; handshakes in flight keep their time."""
         self._limits = limits
-        if not self.is_full:
-            self._unblock()
+        self._begin_next()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no more may begin now."""
-        return len(self._running) >= self._limits.handshakes
-
-    def when_free(self, accept: Callable[[], None]) -> None:
-        """Call `accept` when another handshake may begin."""
-        self._blocked.append(accept)
-        self.evict_slow()
-
-    def start(self, sock: socket.socket, peer: str, factory: Factory, tls: ssl.SSLContext) -> None:
+    def start(self, sock: socket.socket, address: Any, factory: Factory, security: ListenerSecurity) -> None:
         """Do the handshake of an accepted connection; then it is served by what `factory` returns."""
-        task = asyncio.get_running_loop().create_task(self._shake_hands(sock, peer, factory, tls))
-        self._running[task] = (sock, self._clock.mono_ms())
-        task.add_done_callback(self._done)
+
+        def begin() -> None:
+            tls = security.tls
+            assert tls is not None
+            task = asyncio.get_running_loop().create_task(self._shake_hands(peer, factory, tls))
+            peer.since_ms = self._clock.mono_ms()
+            self._running[task] = peer
+            self._per_host[peer.host] = self._per_host.get(peer.host, 0) + 1
+            task.add_done_callback(self._done)
+
+        peer = WaitingPeer(sock, address[0], f"{address[0]}:{address[1]}", self._clock.mono_ms(), begin)
+        self._queue.add(peer, self._limits.waiting_handshakes)
 
     def evict_slow(self) -> None:
-        """While no other can begin, cut off the handshakes that take too long."""
-        if not self.is_full:
+        """Close silent peers; while others wait for their turn, cut off the handshakes that take too long."""
+        now_ms = self._clock.mono_ms()
+        self._queue.drop_silent(now_ms - self._limits.handshake_ms)
+        if not self._is_full or not self._queue.has_ready:
             return
-        latest_ms = self._clock.mono_ms() - self._limits.crowded_handshake_ms
-        for task, (_, since_ms) in list(self._running.items()):
-            if since_ms > latest_ms:
-                break  # they are in the order of their start
+        latest_ms = now_ms - self._limits.crowded_handshake_ms
+        for task, peer in list(self._running.items()):
+            if peer.since_ms > latest_ms:
+                break
             task.cancel()
+        self._evict_greedy(now_ms - GREEDY_MS)
 
     def stop(self) -> None:
         """Cut off all handshakes."""
-        self._blocked.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._queue.close()
         for task in list(self._running):
             task.cancel()
 
-    async def _shake_hands(
-        self, sock: socket.socket, peer: str, factory: Factory, tls: ssl.SSLContext
-    ) -> None:
+    @property
+    def _is_full(self) -> bool:
+        return len(self._running) >= self._limits.handshakes
+
+    def _begin_next(self) -> None:
+        """Begin the handshakes whose turn it is; look again soon if some must wait."""
+        while not self._is_full and (host := self._queue.next_host(self._in_flight_of)) is not None:
+            self._queue.pop(host).begin()
+        if self._queue.has_ready and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(CROWDED_CHECK_S, self._check_crowd)
+
+    def _check_crowd(self) -> None:
+        self._timer = None
+        self.evict_slow()
+        self._begin_next()
+
+    def _in_flight_of(self, host: str) -> int:
+        return self._per_host.get(host, 0)
+
+    def _evict_greedy(self, latest_ms: int) -> None:
+        """Cut off the oldest handshake of an address that has many, for one that waits and has far fewer."""
+        waiting = self._queue.next_host(self._in_flight_of)
+        greedy = max(self._per_host, key=self._in_flight_of, default=None)
+        if waiting is None or greedy is None:
+            return
+        most = self._per_host[greedy]
+        if most * GREEDY_PART < self._limits.handshakes or most <= 2 * self._in_flight_of(waiting) + 1:
+            return
+        for task, peer in self._running.items():
+            if peer.host == greedy:
+                if peer.since_ms <= latest_ms:
+                    task.cancel()
+                return
+
+    async def _shake_hands(self, peer: WaitingPeer, factory: Factory, tls: ssl.SSLContext) -> None:
         timeout_s = self._limits.handshake_ms / 1000
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                factory, sock, ssl=tls, ssl_handshake_timeout=timeout_s
+                factory, peer.sock, ssl=tls, ssl_handshake_timeout=timeout_s
             )
         except asyncio.CancelledError:
-            self._failed(sock, peer, "TLS handshake failed: it took too long while others wait")
+            self._refuse(peer, "TLS handshake failed: it took too long while others wait")
             raise
         except OSError as error:  # of which ssl.SSLError is a subclass
-            self._failed(sock, peer, why_failed(error))
+            self._refuse(peer, why_failed(error))
         else:
             self._stats.handshakes += 1
 
-    def _failed(self, sock: socket.socket, peer: str, reason: str) -> None:
+    def _refuse(self, peer: WaitingPeer, reason: str) -> None:
         self._stats.failed_handshakes += 1
-        self.log.warning(peer, f"closed: {reason}")
-        sock.close()
+        self.log.warning(peer.name, f"closed: {reason}")
+        peer.sock.close()
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        del self._running[task]
-        self._unblock()
-
-    def _unblock(self) -> None:
-        blocked, self._blocked = self._blocked, []
-        for accept in blocked:
-            accept()
+        host = self._running.pop(task).host
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+        self._begin_next()
 
 
 class TlsListener:
@@ -187,10 +234,6 @@ class TlsListener:
         for _ in range(ACCEPTS_PER_ITERATION):
             if self._is_closed:
                 return
-            if self._handshakes.is_full:
-                self._loop.remove_reader(sock)
-                self._handshakes.when_free(lambda: self._watch(sock))
-                return
             try:
                 accepted, address = sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -221,9 +264,7 @@ class TlsListener:
         self._waiting[accepted] = self._loop.call_later(wait_ms / 1000, begin)
 
     def _start(self, accepted: socket.socket, address: Any) -> None:
-        tls = self._security.tls
-        assert tls is not None
-        self._handshakes.start(accepted, f"{address[0]}:{address[1]}", self._factory, tls)
+        self._handshakes.start(accepted, address, self._factory, self._security)
 
 
 def why_failed(error: OSError) -> str:

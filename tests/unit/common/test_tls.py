@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+import subprocess
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -181,11 +184,47 @@ def test_keys_that_do_not_fit_are_refused(
     with pytest.raises(ConfigError, match="needs the authorities of the clients"):
         server_context(TlsSettings(stores("PEM file", leaf, tmp_path), trust, "required"))
     for suites, reason in (
-        (("TLS_AES_128_GCM_SHA256",), "can only be accepted all together"),
+        (("TLS_AES_128_GCM_SHA256",), "OpenSSL accepts TLS_AES_256_GCM_SHA384.* here, too"),
         (("TLS_NONSENSE_WITH_NULL",), "no cipher suite 'TLS_NONSENSE_WITH_NULL'"),
     ):
         with pytest.raises(ConfigError, match=reason):
             server_context(TlsSettings(stores("PEM file", leaf, tmp_path), trust, cipher_suites=suites))
+
+
+def test_openssls_configuration_chooses_among_the_suites_of_tls_1_3(
+    leaf: trustme.LeafCert, tmp_path: Path
+) -> None:
+    key, certificate = pem(leaf)
+    (tmp_path / "store.pem").write_text(key + certificate)
+    conf = tmp_path / "openssl.cnf"
+    conf.write_text(
+        "openssl_conf = init\n[init]\nssl_conf = ssl\n[ssl]\nsystem_default = tls\n"
+        "[tls]\nCiphersuites = TLS_AES_256_GCM_SHA384\n"
+    )
+    program = (
+        "import sys\n"
+        "from ottla.common.tls import TlsSettings, server_context\n"
+        "from ottla.common.tls_stores import StoreSettings\n"
+        "store = StoreSettings('ssl.keystore.location', sys.argv[1])\n"
+        "settings = TlsSettings(store, StoreSettings(''), cipher_suites=tuple(sys.argv[2:]))\n"
+        "print(*(each['name'] for each in server_context(settings).get_ciphers()))\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "store.pem")]
+    for suites, expected in (
+        (["TLS_AES_256_GCM_SHA384"], ["TLS_AES_256_GCM_SHA384"]),
+        (["TLS_AES_128_GCM_SHA256"], None),
+    ):
+        done = subprocess.run(
+            [*command, *suites],
+            env={**os.environ, "OPENSSL_CONF": str(conf)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if expected is None:
+            assert "OpenSSL accepts TLS_AES_256_GCM_SHA384 here, too" in done.stderr
+        else:
+            assert [each for each in done.stdout.split() if each.startswith("TLS_")] == expected, done.stderr
 
 
 def names(common_name: str, *hosts: str) -> CertificateNames:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import struct
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import trustme
@@ -58,13 +60,32 @@ class TlsBench:
         await self.server.serve()
         self.port = self.server.listeners[0].port
 
-    async def connect(self, *, tls: bool = True) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(
+        self, *, tls: bool = True, host: str = "127.0.0.1"
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = ssl.create_default_context()
         self.authority.configure_trust(context)
         async with asyncio.timeout(DEADLINE_S):
-            streams = await asyncio.open_connection("127.0.0.1", self.port, ssl=context if tls else None)
+            streams = await asyncio.open_connection(
+                "127.0.0.1", self.port, ssl=context if tls else None, local_addr=(host, 0)
+            )
         self.writers.append(streams[1])
         return streams
+
+    @staticmethod
+    @cache
+    def client_hello() -> bytes:
+        """Return the first bytes of a TLS client."""
+        sent = ssl.MemoryBIO()
+        client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="127.0.0.1")
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        return sent.read()
+
+    async def stall(self) -> None:
+        """Begin a handshake, and never continue."""
+        _, writer = await self.connect(tls=False)
+        writer.write(self.client_hello())
 
 
 @pytest.fixture
@@ -109,7 +130,7 @@ async def test_requests_and_replies_of_any_size_alternate(bench: TlsBench) -> No
 
 async def test_a_higher_limit_of_handshakes_is_used_at_once(bench: TlsBench) -> None:
     await bench.serve(handshakes=1)
-    await bench.connect(tls=False)  # says nothing
+    await bench.stall()
     await until(lambda: bench.server.handshakes.in_flight == 1)
     second = asyncio.ensure_future(bench.connect())
     await asyncio.sleep(0.05)
@@ -146,21 +167,76 @@ async def test_what_waits_for_its_turn_is_closed_with_the_listener(bench: TlsBen
         assert await reader.read() == b""
 
 
-async def test_silent_peers_do_not_keep_others_out(bench: TlsBench) -> None:
+@pytest.mark.parametrize("first_bytes", [b"", b"\x16\x03", b"\x16\x03\x01\x02\x00\x01"])
+async def test_peers_without_a_whole_client_hello_keep_nobody_waiting(
+    bench: TlsBench, first_bytes: bytes
+) -> None:
+    await bench.serve(handshakes=2, handshake_ms=10_000)
+    for _ in range(5):
+        _, writer = await bench.connect(tls=False)
+        writer.write(first_bytes)
+    await until(lambda: bench.server.handshakes.waiting == 5)
+    reader, writer = await bench.connect()
+    writer.write(request(ECHO, 1, b"in"))
+    assert await receive(reader) == (1, b"in")
+    assert bench.server.handshakes.in_flight == 0
+    bench.clock.advance(10_000)
+    bench.server.sweep()
+    assert bench.server.handshakes.waiting == 0
+    assert bench.server.stats.failed_handshakes == 5
+
+
+async def test_a_client_hello_in_parts_is_completed(bench: TlsBench) -> None:
+    await bench.serve()
+    hello = bench.client_hello()
+    reader, writer = await bench.connect(tls=False)
+    for end in (1, 4, 5, 100, len(hello)):
+        writer.write(hello[:end])
+        hello = hello[end:]
+        await asyncio.sleep(0.01)
+    async with asyncio.timeout(DEADLINE_S):
+        assert (await reader.readexactly(1))[0] == 22, "the server's part of the handshake"
+
+
+async def test_handshakes_that_stall_make_room_after_a_time(bench: TlsBench) -> None:
     await bench.serve(handshakes=2, crowded_handshake_ms=2_000)
     for _ in range(2):
-        await bench.connect(tls=False)  # says nothing
+        await bench.stall()
     await until(lambda: bench.server.handshakes.in_flight == 2)
     third = asyncio.ensure_future(bench.connect())
-    await asyncio.sleep(0.05)
+    await until(lambda: bench.server.handshakes.waiting == 1)
     assert not third.done()
-    assert bench.server.handshakes.in_flight == 2
     bench.clock.advance(2_001)
     bench.server.sweep()
     reader, writer = await third
     writer.write(request(ECHO, 1, b"in"))
     assert await receive(reader) == (1, b"in")
     await until(lambda: bench.server.stats.failed_handshakes == 2)
+
+
+async def test_an_address_with_many_handshakes_gives_way_to_another(bench: TlsBench) -> None:
+    await bench.serve(handshakes=4, crowded_handshake_ms=2_000)
+    for _ in range(50):
+        await bench.stall()
+    await until(lambda: bench.server.handshakes.in_flight == 4 and bench.server.handshakes.waiting == 46)
+    other = asyncio.ensure_future(bench.connect(host="127.0.0.2"))
+    await until(lambda: bench.server.handshakes.waiting == 47)
+    bench.clock.advance(250)
+    bench.server.sweep()
+    reader, writer = await other
+    writer.write(request(ECHO, 1, b"in"))
+    assert await receive(reader) == (1, b"in")
+    await until(lambda: bench.server.stats.failed_handshakes == 1)
+
+
+async def test_only_so_many_connections_wait_for_a_handshake(bench: TlsBench) -> None:
+    await bench.serve(waiting_handshakes=3)
+    silent = [await bench.connect(tls=False) for _ in range(3)]
+    await until(lambda: bench.server.handshakes.waiting == 3)
+    await bench.connect(tls=False, host="127.0.0.2")
+    async with asyncio.timeout(DEADLINE_S):
+        assert await silent[0][0].read() == b"", "the first of the address with the most"
+    assert bench.server.handshakes.waiting == 3
 
 
 async def test_a_new_context_serves_new_connections_and_open_ones_stay(bench: TlsBench) -> None:

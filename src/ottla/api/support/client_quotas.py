@@ -4,8 +4,8 @@ An answer leaves at once and carries the throttle time; then no more requests of
 that time. A Fetch of a client that has used up its quota is answered without records. A request that changes
 the cluster is refused (THROTTLING_QUOTA_EXCEEDED), or in its older versions throttled.
 
-Requests between brokers have no quota. While no quota is set, `Services.quotas` is None, and a request costs
-one comparison.
+Requests between brokers have no quota; those of a client that may not send them count. While no quota is
+set, `Services.quotas` is None, and a request costs one comparison.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from ottla.api.support.authorization import may
 from ottla.common.clock import Clock
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import KafkaError, ThrottlingQuotaExceeded
 from ottla.protocol.fetch_codec import FetchRequest
 from ottla.protocol.frames import SIZE, encode_response_header
 from ottla.protocol.schema.messages import response_class
+from ottla.security.acls import Operation, ResourceType
 from ottla.security.principal import user_name
 from ottla.security.quota_entities import (
     CONSUMER_BYTE_RATE,
@@ -49,7 +51,7 @@ BETWEEN_BROKERS = frozenset(
     }
 )
 """APIs that only brokers call."""
-EXEMPT = BETWEEN_BROKERS | {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+AUTHENTICATION = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 FOLLOWER = "FetchFollower"
 PERCENT = 100
 
@@ -113,7 +115,7 @@ class ClientQuotas:
 
     def spent(self, ctx: RequestContext, seconds: float) -> None:
         """Record the time that a request took on the event loop."""
-        if ctx.api_key in EXEMPT or ctx.times.api == FOLLOWER:
+        if _is_exempt(ctx) or ctx.times.api == FOLLOWER:
             return
         user, client_id, now_ms = self._client(ctx)
         bucket = self._requests.find(user, client_id, now_ms)
@@ -122,7 +124,7 @@ class ClientQuotas:
 
     def throttled(self, ctx: RequestContext, response: Any) -> Any:
         """Return the response with its throttle time, and throttle its connection."""
-        if ctx.api_key in EXEMPT:
+        if _is_exempt(ctx):
             return response
         own_ms, ctx.throttle_ms = ctx.throttle_ms, 0
         is_append = ctx.api_key == ApiKey.CONDITIONAL_APPEND
@@ -185,6 +187,13 @@ class ClientQuotas:
         ctx.services.throttle_ms[name] += throttle_ms
         ctx.throttle_ms = throttle_ms
         ctx.connection.mute(throttle_ms)
+
+
+def _is_exempt(ctx: RequestContext) -> bool:
+    """Return whether a request has no quota: it authenticates, or comes from a broker."""
+    if ctx.api_key in BETWEEN_BROKERS:
+        return may(ctx, ResourceType.CLUSTER, operation=Operation.CLUSTER_ACTION)
+    return ctx.api_key in AUTHENTICATION
 
 
 async def within_mutation_quota(

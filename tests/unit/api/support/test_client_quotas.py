@@ -29,6 +29,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.frames import RequestHeader, encode_request_header, encode_response_header
 from ottla.protocol.schema.messages import request_encoder, response_decoder
 from ottla.protocol.types import TopicName, i8, i16, i32
+from ottla.security.authorizer import Authorizer
 from ottla.security.quota_rates import QuotaWindows
 
 EXCEEDED, FINE = ErrorCode.throttling_quota_exceeded, ErrorCode.none
@@ -216,6 +217,20 @@ async def test_requests_between_brokers_have_no_quota(bench: AdminBench) -> None
     quotas.spent(ctx, 100.0)
     assert throttle_ms(await client.ask(describe_topic("none"), 4)) == 0
     assert client.muted_ms == []
+
+
+async def test_a_client_that_sends_what_only_brokers_may_is_throttled(bench: AdminBench) -> None:
+    client = Client(bench, request_percentage=1)
+    bench.services.authorizer = Authorizer({"User:broker"})
+    quotas = bench.services.quotas
+    ctx = RequestContext(cast(Any, bench.services), cast(Any, client), ApiKey.MEASURE_LAG, 0, 7, "app")
+    quotas.spent(ctx, 100.0)
+    quotas.throttled(ctx, SimpleNamespace())
+    assert client.muted_ms == [1_000]
+    client.principal = "User:broker"
+    quotas.spent(ctx, 100.0)
+    quotas.throttled(ctx, SimpleNamespace())
+    assert client.muted_ms == [1_000]
 
 
 async def test_users_without_a_quota_are_not_throttled(bench: AdminBench) -> None:
