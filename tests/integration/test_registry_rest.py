@@ -284,6 +284,70 @@ def test_config_is_set_inherited_and_removed(registry: RunningRegistry) -> None:
     assert registry.ask("DELETE", "/config").body == {"compatibilityLevel": "FORWARD"}
 
 
+def test_a_lenient_policy_lets_optional_properties_be_added(registry: RunningRegistry) -> None:
+    def text(*names: str) -> str:
+        return json.dumps({"type": "object", "properties": {name: {"type": "string"} for name in names}})
+
+    def wanted(*names: str) -> Any:
+        return {"schema": text(*names), "schemaType": "JSON"}
+
+    register(registry, "policy", text("a"), schemaType="JSON")
+    path = "/subjects/policy/versions"
+    assert registry.ask("POST", path, wanted("a", "b")).body["error_code"] == 40901
+    body = {"compatibilityPolicy": "lenient"}
+    assert registry.ask("PUT", "/config/policy", body).body == {"compatibilityPolicy": "LENIENT"}
+    test = "/compatibility/subjects/policy/versions/latest"
+    assert registry.ask("POST", test, wanted("a", "b")).body == {"is_compatible": True}
+    assert registry.ask("POST", path, wanted("a", "b")).body["version"] == 2
+    refused = registry.ask("PUT", "/config/policy", {"compatibilityPolicy": "LOGICAL"})
+    assert (refused.status, refused.body["error_code"]) == (422, 42203)
+    assert registry.ask("PUT", "/config/policy", {"compatibilityPolicy": None}).body == {}
+    assert registry.ask("POST", path, wanted("a", "b", "c")).body["error_code"] == 40901
+
+
+def test_reserved_fields_are_kept_free(registry: RunningRegistry) -> None:
+    def reserving(*names: str) -> Any:
+        return {"metadata": {"properties": {"confluent:reserved": ", ".join(names)}}}
+
+    path = "/subjects/reserved/versions"
+    register(registry, "reserved", record("Reserved", "a"), **reserving("b", "c"))
+    assert registry.ask("PUT", "/config/reserved", {"validateFields": True}).status == 200
+    conflict = registry.ask("POST", path, {"schema": record("Reserved", "a", b=1)})
+    assert error(conflict) == (
+        409,
+        40901,
+        'Schema being registered is incompatible with an earlier schema for subject "reserved", details: '
+        "[The new schema has field that conflicts with the reserved field b., "
+        "{validateFields: 'true', compatibility: 'BACKWARD'}]",
+    )
+    fewer = {"schema": record("Reserved", "a", d=1), **reserving("c")}
+    assert "reserved field b removed from its metadata" in registry.ask("POST", path, fewer).body["message"]
+    fits = {"schema": record("Reserved", "a", d=1), **reserving("b", "c", "e")}
+    assert registry.ask("POST", path, fits).body["version"] == 2
+    first = {"schema": '{"properties":{"$$a":{}}}', "schemaType": "JSON"}
+    assert registry.ask("POST", "/subjects/dollars/versions", first).status == 200
+    assert registry.ask("PUT", "/config/dollars", {"validateFields": True}).status == 200
+    second = {"schema": '{"properties":{"$$a":{},"$$b":{}}}', "schemaType": "JSON"}
+    message = "#/properties/$$a: Field names cannot start with $$ prefix"
+    assert message in registry.ask("POST", "/subjects/dollars/versions", second).body["message"]
+
+
+def test_avro_schemas_with_odd_defaults_are_taken_if_they_are_not_to_be_validated(
+    registry: RunningRegistry,
+) -> None:
+    odd = json.dumps(
+        {"type": "record", "name": "Odd", "fields": [{"name": "a", "type": "int", "default": ""}]}
+    )
+    path = "/subjects/odd/versions"
+    assert registry.ask("POST", path, {"schema": odd}).body["error_code"] == 42201
+    assert registry.ask("PUT", "/config/odd", {"validateNewSchemas": False}).status == 200
+    first = registry.ask("POST", path, {"schema": odd})
+    assert first.body["version"] == 1
+    assert registry.ask("DELETE", "/config/odd").status == 200
+    assert registry.ask("POST", path, {"schema": odd}).body == first.body, "it is there already"
+    assert registry.ask("POST", "/subjects/odd", {"schema": odd}).body["version"] == 1
+
+
 def test_modes_protect_and_allow(registry: RunningRegistry) -> None:
     assert registry.ask("GET", "/mode").body == {"mode": "READWRITE"}
     register(registry, "moded", '"int"')

@@ -56,6 +56,8 @@ class Parse:
     normalize: bool = False
     validate: bool = True
     """Whether a client brings it; what is imported is taken as it is."""
+    validates_fields: bool = False
+    """Whether names of properties may not begin with $$."""
 
     @property
     def size(self) -> int:
@@ -64,7 +66,16 @@ class Parse:
 
     def run(self) -> str:
         """Return the text to keep."""
-        return _parsed(self.source, self.normalize, self.validate).canonical
+        parsed = _parsed(self.source, self.normalize, self.validate)
+        if self.validates_fields and parsed.schema_type == "JSON":
+            for name in parsed.top_level_fields():
+                if name.startswith("$$"):
+                    where = f"#/properties/{name[:200]}"
+                    raise InvalidSchema(
+                        f"Invalid schema of type JSON, details: {where}: "
+                        "Field names cannot start with $$ prefix"
+                    )
+        return parsed.canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,9 @@ class Check:
     new: Source
     previous: tuple[tuple[int, Source], ...]
     """Version and source of each, oldest first."""
+    lenient: bool = False
+    reserved: tuple[str, ...] = ()
+    """Names that none of its fields may have."""
 
     @property
     def size(self) -> int:
@@ -85,7 +99,14 @@ class Check:
         """Return the messages; none if they are compatible."""
         previous = [_parsed(source) for _, source in self.previous]
         versions = [version for version, _ in self.previous]
-        return formats.check(self.level, _parsed(self.new), previous, versions)
+        new = _parsed(self.new)
+        fields = new.top_level_fields() if self.reserved else ()
+        conflicts = [
+            f"The new schema has field that conflicts with the reserved field {name}."
+            for name in self.reserved
+            if name in fields
+        ]
+        return conflicts + formats.check(self.level, new, previous, versions, lenient=self.lenient)
 
 
 @dataclass(frozen=True, slots=True)

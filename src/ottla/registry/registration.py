@@ -40,6 +40,9 @@ from ottla.registry.subjects import DEFAULT_CONTEXT, context_of, in_context, par
 MAX_REFERENCES = 300
 """How many schemas one may refer to, directly or not."""
 MAX_EQUIVALENT = 300
+LENIENT = "LENIENT"
+RESERVED = "confluent:reserved"
+"""The property in the metadata that lists names which fields may not have, with commas."""
 _PRINTED_BY_AVRO = ('{"type":', '"')
 """How Avro's libraries, and this registry, begin a schema. Karapace sorts the keys."""
 
@@ -78,6 +81,9 @@ class Prepared:
     id: int
     is_import: bool
     normalize: bool
+    validates_fields: bool = False
+    validates_new: bool = True
+    """Whether names and defaults of an Avro schema must be valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,17 @@ class Examined:
     previous: tuple[tuple[int, Source], ...] = ()
     """Version and source of each, oldest first."""
     validates_fields: bool = False
+    lenient: bool = False
+    """Whether the policy LENIENT counts."""
+    reserved: tuple[str, ...] = ()
+    """Names that its fields may not have."""
+    not_reserved: tuple[str, ...] = ()
+    """Names that the latest version reserves, and the new schema does not."""
+
+    @property
+    def has_to_check(self) -> bool:
+        """Tell whether anything may speak against the schema."""
+        return bool(self.previous or self.reserved or self.not_reserved)
 
 
 def source_of(state: RegistryState, subject: str, definition: Definition) -> Source:
@@ -131,7 +148,7 @@ def prepare_lookup(
     definition = Definition(
         request.schema, request.schema_type or AVRO, request.references, request.metadata, request.rule_set
     )
-    return _prepared(state, subject, definition, request, mode, normalize or bool(config.get("normalize")))
+    return _prepared(state, subject, definition, request, mode, config, normalize)
 
 
 def _prepared(
@@ -140,6 +157,7 @@ def _prepared(
     definition: Definition,
     request: RegisterRequest,
     mode: str,
+    config: Json,
     normalize: bool,
 ) -> Prepared:
     if not definition.schema.strip():
@@ -152,7 +170,9 @@ def _prepared(
         request.version,
         request.id if mode == "IMPORT" else -1,
         is_import,
-        normalize and not is_import,
+        (normalize or bool(config.get("normalize"))) and not is_import,
+        bool(config.get("validateFields")),
+        config.get("validateNewSchemas") is not False,
     )
 
 
@@ -168,7 +188,7 @@ def prepare(state: RegistryState, subject: str, request: RegisterRequest, *, nor
     if mode not in IMPORTING:
         latest, next_version = state.latest(subject), _next(state, subject)
         definition = _completed(definition, config, request.version, latest, next_version)
-    return _prepared(state, subject, definition, request, mode, normalize or bool(config.get("normalize")))
+    return _prepared(state, subject, definition, request, mode, config, normalize)
 
 
 def _check_mode(subject: str, mode: str, request: RegisterRequest) -> None:
@@ -341,6 +361,9 @@ def to_check(
 ) -> Examined:
     """Return which of some versions a schema must be compatible with, and how."""
     config = config_in_scope(state, subject)
+    validates_fields = bool(config.get("validateFields"))
+    reserved = _reserved(definition) if validates_fields else set()
+    before = _reserved(schemas[-1].definition) if validates_fields and schemas else set()
     previous = in_group(config, definition, schemas)
     level = str(config.get("compatibilityLevel", "BACKWARD"))
     if level == "NONE":
@@ -350,8 +373,17 @@ def to_check(
     return Examined(
         level=level,
         previous=tuple((each.version, source_of(state, subject, each.definition)) for each in previous),
-        validates_fields=bool(config.get("validateFields")),
+        validates_fields=validates_fields,
+        lenient=config.get("compatibilityPolicy") == LENIENT,
+        reserved=tuple(sorted(reserved)),
+        not_reserved=tuple(sorted(before - reserved)),
     )
+
+
+def _reserved(definition: Definition) -> set[str]:
+    """Return the names that the metadata of a schema reserves."""
+    names = str((definition.metadata or {}).get("properties", {}).get(RESERVED, "")).split(",")
+    return {name.strip() for name in names if name.strip()}
 
 
 def in_group(config: Json, definition: Definition, schemas: list[StoredSchema]) -> list[StoredSchema]:

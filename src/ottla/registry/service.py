@@ -16,7 +16,7 @@ from typing import Any
 
 from ottla.registry import errors, registration
 from ottla.registry.decisions import Decision
-from ottla.registry.entities import StoredSchema
+from ottla.registry.entities import AVRO, StoredSchema
 from ottla.registry.jobs import (
     ChangeTags,
     Check,
@@ -121,7 +121,7 @@ class Registry:
         if not request.schema.strip():
             return None
         prepared = registration.prepare_lookup(state, subject, request, normalize=normalize)
-        canonical = await self._canonical(prepared)
+        canonical = await self._canonical(prepared, is_new=False)
         found = registration.find_unchanged(state, subject, request, prepared, canonical)
         if found is None and request.version == 0 and request.id < 0:
             found = await self._find_equivalent(state, prepared, canonical)
@@ -169,22 +169,35 @@ class Registry:
             await self.log.append(decision.records)
             return self.state.get(subject, schema.version) or schema, True
 
-    async def _canonical(self, prepared: Prepared) -> str:
-        """Return a schema's text as it is kept; raise 42201 if it is none."""
-        job = Parse(prepared.source, prepared.normalize, validate=not prepared.is_import)
-        return str(await self._process(job))
+    async def _canonical(self, prepared: Prepared, *, is_new: bool = True) -> str:
+        """Return a schema's text as it is kept; raise 42201 if it is none.
+
+        One that is looked up may have been stored under laxer rules: by an import, or by another registry.
+        """
+        is_checked = is_new and not prepared.is_import
+        validate = is_checked and (prepared.validates_new or prepared.definition.schema_type != AVRO)
+        validates_fields = is_checked and prepared.validates_fields
+        return str(
+            await self._process(Parse(prepared.source, prepared.normalize, validate, validates_fields))
+        )
 
     async def _check(self, prepared: Prepared, canonical: str, examined: Examined) -> list[str]:
-        if examined.existing is not None or not examined.previous:
+        if examined.existing is not None:
             return []
         source = replace(prepared.source, text=canonical)
         return await self.check(source, examined)
 
     async def check(self, source: Source, examined: Examined) -> list[str]:
         """Return what makes a schema incompatible with earlier ones, in words; nothing if nothing does."""
-        if not examined.previous:
+        if not examined.has_to_check:
             return []
-        messages = list(await self._process(Check(examined.level, source, examined.previous)))
+        messages = [
+            f"The new schema has reserved field {name} removed from its metadata "
+            "which is present in the old schema's metadata."
+            for name in examined.not_reserved
+        ]
+        job = Check(examined.level, source, examined.previous, examined.lenient, examined.reserved)
+        messages += await self._process(job)
         if messages:
             validates = "true" if examined.validates_fields else "false"
             messages.append(f"{{validateFields: '{validates}', compatibility: '{examined.level}'}}")
@@ -257,7 +270,7 @@ class Registry:
                 continue
             try:
                 prepared = registration.prepare_lookup(state, name, request, normalize=normalize)
-                canonical = await self._canonical(prepared)
+                canonical = await self._canonical(prepared, is_new=False)
             except errors.RegistryError:
                 if name == subject:
                     raise
@@ -267,6 +280,10 @@ class Registry:
                 found = await self._find_equivalent(state, prepared, canonical, deleted=deleted)
             if found is not None:
                 return found
+        if names and request.schema_type not in (None, AVRO):
+            await self._canonical(
+                registration.prepare_lookup(state, subject, request, normalize=normalize)
+            )  # tells what is wrong with it, as Confluent's registry does
         if not state.has_subjects(subject, deleted=deleted):
             raise errors.subject_not_found(subject)
         raise errors.schema_not_found()

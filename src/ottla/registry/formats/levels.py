@@ -35,10 +35,13 @@ def check(
     new: ParsedSchema,
     previous: Sequence[ParsedSchema],
     versions: Sequence[int] | None = None,
+    *,
+    lenient: bool = False,
 ) -> list[str]:
     """Return Confluent's messages for the first earlier schema that does not fit; nothing, if all do.
 
     `previous` is ordered by age, the oldest first. `versions`, if given, are the numbers of these schemas.
+    `lenient` is Confluent's policy LENIENT, which lets JSON Schemas add and remove properties.
     """
     if level not in LEVELS:
         raise ValueError(f"{level} is no compatibility level; there are {', '.join(LEVELS)}")
@@ -48,27 +51,31 @@ def check(
     count = len(previous) if transitive else min(len(previous), 1)
     for index in range(len(previous) - 1, len(previous) - 1 - count, -1):
         version = None if versions is None else versions[index]
-        if found := _check_pair(direction, new, previous[index], version):
+        if found := _check_pair(direction, new, previous[index], version, lenient):
             return found
     return []
 
 
-def _check_pair(direction: str, new: ParsedSchema, old: ParsedSchema, version: int | None) -> list[str]:
+def _check_pair(
+    direction: str, new: ParsedSchema, old: ParsedSchema, version: int | None, lenient: bool
+) -> list[str]:
     if new.schema_type != old.schema_type:
         return ["Incompatible because of different schema type"]
     try:
-        return _compare_pair(direction, new, old, version)
+        return _compare_pair(direction, new, old, version, lenient)
     except InvalidSchema as error:  # a stored schema that only laxer rules let in
         return [f"Unexpected exception during compatibility check: {error}"]
 
 
-def _compare_pair(direction: str, new: ParsedSchema, old: ParsedSchema, version: int | None) -> list[str]:
+def _compare_pair(
+    direction: str, new: ParsedSchema, old: ParsedSchema, version: int | None, lenient: bool
+) -> list[str]:
     if direction == "BACKWARD":
-        return _with_old(new.incompatibilities(old, (_NEW, _OLD)), old, version)
+        return _with_old(new.incompatibilities(old, (_NEW, _OLD), lenient=lenient), old, version)
     if direction == "FORWARD":
-        return _with_old(old.incompatibilities(new, (_OLD, _NEW)), old, version)
-    forward = old.incompatibilities(new, (_OLD, _NEW))
-    return forward + _with_old(new.incompatibilities(old, (_NEW, _OLD)), old, version)
+        return _with_old(old.incompatibilities(new, (_OLD, _NEW), lenient=lenient), old, version)
+    forward = old.incompatibilities(new, (_OLD, _NEW), lenient=lenient)
+    return forward + _with_old(new.incompatibilities(old, (_NEW, _OLD), lenient=lenient), old, version)
 
 
 def _with_old(found: list[str], old: ParsedSchema, version: int | None) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,8 +52,16 @@ class ParsedSchema(Protocol):
     def formatted(self, format_name: str) -> str:
         """Return the text in another format; the canonical text, for formats that are not known."""
 
-    def incompatibilities(self, previous: ParsedSchema, words: tuple[str, str]) -> list[str]:
-        """Return why this schema cannot read data of `previous`, a schema of the same type."""
+    def incompatibilities(
+        self, previous: ParsedSchema, words: tuple[str, str], *, lenient: bool = False
+    ) -> list[str]:
+        """Return why this schema cannot read data of `previous`, a schema of the same type.
+
+        `lenient` lets pass what Confluent's policy LENIENT does; only JSON Schema knows the difference.
+        """
+
+    def top_level_fields(self) -> Collection[str]:
+        """Return the names of the fields of the record, the object or the messages of the file."""
 
     def tagged_entities(self) -> dict[Entity, list[str]]:
         """Return the tags of each record and field that has some."""

@@ -19,7 +19,8 @@ from ottla.registry.subjects import is_valid, normalize_subject, parse_subject
 
 GROUP_ID = "schema-registry"
 FLAGS = ("normalize", "validateFields", "validateNewSchemas", "validateRules")
-NAMES = ("alias", "aliasForDeks", "compatibilityPolicy", "compatibilityGroup")
+NAMES = ("alias", "aliasForDeks", "compatibilityGroup")
+POLICIES = ("STRICT", "LENIENT")
 
 Handler = Callable[[Request, str | None], Awaitable[Response]]
 
@@ -191,6 +192,14 @@ def _about_subject(handler: Handler) -> Callable[[Request], Awaitable[Response]]
     return handle
 
 
+def _policy(name: str | None) -> str | None:
+    """Return a compatibility policy; an unknown one is none, as with Confluent's registry."""
+    policy = None if name is None else name.upper()
+    if policy == "LOGICAL":  # to accept it would promise checks that are not made
+        raise errors.RegistryError(42203, "The compatibility policy LOGICAL is not supported")
+    return policy if policy in POLICIES else None
+
+
 def _check_name(subject: str | None) -> None:
     if subject is not None and not is_valid(subject, for_config=True):
         raise errors.invalid_subject(subject)
@@ -205,6 +214,8 @@ def read_config(body: Json) -> Json:
             if level is not None and level.upper() not in decisions.LEVELS:
                 raise errors.invalid_level()
             changes["compatibilityLevel"] = level and level.upper()
+    if "compatibilityPolicy" in body:
+        changes["compatibilityPolicy"] = _policy(text(body["compatibilityPolicy"], "compatibilityPolicy"))
     for name in FLAGS:
         if name in body:
             if body[name] is not None and not isinstance(body[name], bool):

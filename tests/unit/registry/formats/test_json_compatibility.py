@@ -310,3 +310,24 @@ def test_every_schema_is_compatible_with_itself_and_with_anything(schema: Any) -
     parsed = parse("JSON", json.dumps(schema))
     assert check("FULL", parsed, [parse("JSON", parsed.normalized)]) == []
     assert check("BACKWARD", parse("JSON", "{}"), [parsed]) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "strict", "lenient"),
+    [
+        (obj(), obj({"a": STRING}), False, True),
+        (obj({"a": STRING}, additionalProperties=False), obj(additionalProperties=False), False, True),
+        (obj(), obj({"a": {**STRING, "default": ""}}, required=["a"]), False, True),
+        (obj(), obj({"a": STRING}, required=["a"]), False, False),
+        (obj(), obj(additionalProperties=False), False, True),
+        (obj(additionalProperties=False), obj({"a": STRING}, additionalProperties=False), True, True),
+        (obj({"a": STRING}), obj({"a": {"type": "integer"}}), False, False),
+    ],
+)
+def test_the_lenient_policy_lets_properties_come_and_go(
+    old: Any, new: Any, strict: bool, lenient: bool
+) -> None:
+    before, after = load(old), load(new)
+    for level in ("BACKWARD", "BACKWARD_TRANSITIVE"):
+        assert (not check(level, after, [before])) is strict
+        assert (not check(level, after, [before], lenient=True)) is lenient

@@ -25,7 +25,6 @@ REFUSED = {
     '{"minLength":"1"}': "minLength",
     '{"minLength":-1}': "minLength",
     '{"required":true}': "required",
-    '{"properties":{"$$a":{}}}': "Field names cannot start with $$ prefix",
     '{"$ref":"#/definitions/x"}': "Unresolved $ref '#/definitions/x'",
     '{"$ref":"http://127.0.0.1:1/schema"}': "Unresolved $ref",
     '{"$ref":"file:///etc/passwd"}': "Unresolved $ref",

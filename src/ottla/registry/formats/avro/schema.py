@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any, cast
 
@@ -47,9 +47,15 @@ class AvroSchema:
         """Return the canonical text; with `resolved`, the schemas it refers to are within it."""
         return canonical_text(self.type) if format_name.lower() == "resolved" else self.canonical
 
-    def incompatibilities(self, previous: ParsedSchema, words: tuple[str, str]) -> list[str]:
+    def incompatibilities(
+        self, previous: ParsedSchema, words: tuple[str, str], *, lenient: bool = False
+    ) -> list[str]:
         """Return why this schema cannot read what `previous` wrote."""
         return messages(self.type, cast("AvroSchema", previous).type, words)
+
+    def top_level_fields(self) -> Collection[str]:
+        """Return the fields of the record."""
+        return [each.name for each in self.type.fields] if self.type.kind == "record" else []
 
     def tagged_entities(self) -> dict[Entity, list[str]]:
         """Return the tags of records and fields, by their full names."""

@@ -15,6 +15,7 @@ from ottla.registry.formats.json_schema.array_comparison import compare_arrays
 from ottla.registry.formats.json_schema.combination_comparison import compare_combinations
 from ottla.registry.formats.json_schema.differences import (
     COMPATIBLE,
+    COMPATIBLE_LENIENT,
     Difference,
     Differences,
     Found,
@@ -47,13 +48,14 @@ def differences(original: Node, update: Node, compatible: frozenset[str] = COMPA
     raise TooComplex("the schemas refer to themselves in too many ways")
 
 
-def messages(original: Node, update: Node, words: tuple[str, str]) -> list[str]:
+def messages(original: Node, update: Node, words: tuple[str, str], *, lenient: bool = False) -> list[str]:
     """Return Confluent's messages for what is incompatible; `words` name the update and the original."""
+    compatible = COMPATIBLE_LENIENT if lenient else COMPATIBLE
     try:
-        found = differences(original, update)
+        found = differences(original, update, compatible)
     except TooComplex as error:
         return [f"Unexpected exception during compatibility check: {error}"]
-    return [each.message(*words) for each in found if each.type not in COMPATIBLE]
+    return [each.message(*words) for each in found if each.type not in compatible]
 
 
 class Comparison:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from typing import cast
 
@@ -97,10 +97,7 @@ class JsonSchema:
 
     def _validate(self, text: str) -> None:
         check_patterns(self._json)
-        node = self.node
-        for name in node.properties:
-            if name.startswith("$$"):
-                raise InvalidSchema(f"#/properties/{name}: Field names cannot start with $$ prefix")
+        _ = self.node
         if isinstance(self._json, dict):
             self._check_meta_schema({**read_json(text), "$schema": _META_SCHEMAS[self._draft]})
 
@@ -141,12 +138,19 @@ class JsonSchema:
         """Return the canonical text: there is no other format."""
         return self.canonical
 
-    def incompatibilities(self, previous: ParsedSchema, words: tuple[str, str]) -> list[str]:
+    def incompatibilities(
+        self, previous: ParsedSchema, words: tuple[str, str], *, lenient: bool = False
+    ) -> list[str]:
         """Return why this schema does not accept all that `previous` accepts."""
         before = cast("JsonSchema", previous)
         if before.normalized == self.normalized and before._references == self._references:
             return []  # the order of keys decides nothing
-        return messages(before.node, self.node, words)
+        return messages(before.node, self.node, words, lenient=lenient)
+
+    def top_level_fields(self) -> Collection[str]:
+        """Return the properties of the object."""
+        properties = self._json.get("properties") if isinstance(self._json, dict) else None
+        return list(properties) if isinstance(properties, dict) else []
 
     def tagged_entities(self) -> dict[Entity, list[str]]:
         """Return the tags of objects and properties; paths are like `object.address.object.street`."""

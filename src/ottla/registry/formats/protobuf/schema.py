@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
@@ -142,10 +142,17 @@ class ProtobufSchema:
             return canonical_text(self.file, ignore_extensions=True)
         return self.canonical
 
-    def incompatibilities(self, previous: ParsedSchema, words: tuple[str, str]) -> list[str]:
+    def incompatibilities(
+        self, previous: ParsedSchema, words: tuple[str, str], *, lenient: bool = False
+    ) -> list[str]:
         """Return why this schema cannot read what `previous` wrote."""
         other = cast("ProtobufSchema", previous)
         return messages(Compared(other.file, other.types), Compared(self.file, self.types), words)
+
+    def top_level_fields(self) -> Collection[str]:
+        """Return the fields of the messages that are not within others."""
+        messages = [each for each in self._main.types if isinstance(each, Message)]
+        return [field.name for each in messages for field in each.fields]
 
     def message_indexes(self, name: str) -> list[int]:
         """Return the positions, level by level, of the message with this name."""
