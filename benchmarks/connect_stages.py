@@ -9,6 +9,7 @@ takes them apart, converts and writes. Needs PostgreSQL's packages; its own CPU 
 from __future__ import annotations
 
 import argparse
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -103,10 +104,24 @@ def measure(stages: Stages, transactions: int) -> None:
                 "UPDATE items SET price = price + 1, at = clock_timestamp() WHERE id > %s AND id <= %s",
                 (rows * number // transactions, rows * (number + 1) // transactions),
             )
-    end = stages.run("log: how far, read from the slot", lambda: reader.latest(start), rows)
-    parts = stages.run("log: plan", lambda: reader.plan(start, end), rows)
-    changes = stages.run("log: messages to Arrow", lambda: batches_of(parts), rows)
-    stages.run("log: advance the slot", lambda: reader.commit(end), rows)
+    plans: list[Any] = []
+
+    def read_log() -> None:
+        nonlocal start
+        quiet = 0
+        while quiet < 30:
+            end = reader.latest(start)
+            quiet = quiet + 1 if end == start else 0
+            plans.append(pickle.dumps(reader.plan(start, end)))
+            start = end
+
+    stages.run("log: received from the slot, planned", read_log, rows)
+    changes = stages.run(
+        "log: messages to Arrow",
+        lambda: [batch for each in plans for batch in batches_of(pickle.loads(each))],  # noqa: S301
+        rows,
+    )
+    stages.run("log: advance the slot", lambda: reader.commit(start), rows)
     sizes = [batch.column("value").nbytes for batch in changes]
     print(f"bytes of a value: {sum(sizes) / sum(batch.num_rows for batch in changes):,.0f}")
     _sink(stages, snapshot, changes)

@@ -94,6 +94,12 @@ class SourceReader:
         """Yield Arrow batches (topic, key, value), when records need no converter or transform; see `raw`."""
         return None
 
+    def read_json(self, part: Any, key: Any, value: Any) -> Iterator[Any] | None:
+        """Yield Arrow batches of bytes and records in their order, when both converters are JSON and no
+        transform looks at them.
+        """
+        return None
+
     def commit(self, end: Offsets) -> None:
         """Release what lies before `end`: the records are in their topics."""
 

@@ -78,6 +78,7 @@ INFINITIES: dict[str, dict[int, Any]] = {
 CYCLE_YEARS, CYCLE_DAYS = 400, 146_097
 """After which the calendar is the same again."""
 DAY_US = 86_400_000_000
+EPOCH_2000_MS = 946_684_800_000
 
 
 @cache
@@ -282,7 +283,7 @@ class Events:
         self.decimals, self.tombstones, self.failures = decimals, tombstones, failures
         self._tables: dict[int, Table] = {}
 
-    def _table(self, relation: Relation) -> Table:
+    def table(self, relation: Relation) -> Table:
         """Return what is known of a relation: of this object, because each is a table at another time."""
         found = self._tables.get(id(relation))
         if found is None or found.relation is not relation:
@@ -294,7 +295,7 @@ class Events:
         """Return the records of a change: a delete is followed by a tombstone."""
         if change.op == "t":
             return []
-        table = self._table(change.relation)
+        table = self.table(change.relation)
         before, after = table.row(change.before), table.row(change.after)
         old_key, new_key = table.key(before), table.key(after)
         if change.op == "u" and before is not None and old_key != new_key:
@@ -306,7 +307,7 @@ class Events:
         key = old_key if after is None else new_key
         return self._event(table, change.op, shown, after, key, at, snapshot)
 
-    def _source(self, table: Table, at: Position, snapshot: str) -> Constant:
+    def source(self, table: Table, at: Position, snapshot: str) -> Constant:
         """Return where a change comes from: one object for all changes of a table in a transaction."""
         kept = table.source
         if kept is not None and kept[0] is at:
@@ -344,7 +345,7 @@ class Events:
         value = {
             "before": before,
             "after": after,
-            "source": self._source(table, at, snapshot),
+            "source": self.source(table, at, snapshot),
             "op": op,
             "ts_ms": now_ms,
             "ts_us": now_ms * 1000,

@@ -70,6 +70,11 @@ NULL, SAME = ord("n"), ord("u")
 COMMIT, RELATION = b"C", b"R"
 
 
+def relation_id(data: bytes) -> int:
+    """Return the table that a message is about."""
+    return int(_ID.unpack_from(data, 1)[0])
+
+
 def commit_end(data: bytes) -> int:
     """Return where the transaction ends that a commit message ends."""
     return int(_COMMIT.unpack_from(data, 1)[2])
@@ -84,6 +89,10 @@ class Decoder:
     def __init__(self, keys: Mapping[bytes, Sequence[str]] | None = None) -> None:
         self._keys = keys or {}
         self._relations: dict[int, tuple[Relation, list[str]]] = {}
+
+    def relation(self, data: bytes) -> Relation:
+        """Return the table of a change."""
+        return self._relations[relation_id(data)][0]
 
     def decode(self, data: bytes) -> Sequence[Message]:
         """Return what a message says; nothing for relations, types, origins and logical messages."""

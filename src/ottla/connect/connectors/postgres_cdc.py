@@ -19,7 +19,16 @@ from typing import Any, TypeVar
 from ottla.common.clock import SystemClock
 from ottla.connect.config.keys import BOOLEAN, HIGH, INT, LIST, LONG, LOW, PASSWORD, ConfigKey, at_least
 from ottla.connect.connectors import pgoutput
-from ottla.connect.connectors.debezium import FAILURE_MODES, SNAPSHOT, WARN, Events, Position, relation_of
+from ottla.connect.connectors.debezium import (
+    EPOCH_2000_MS,
+    FAILURE_MODES,
+    SNAPSHOT,
+    WARN,
+    Events,
+    Position,
+    relation_of,
+)
+from ottla.connect.connectors.debezium_columns import ColumnEncoder, LogColumns
 from ottla.connect.connectors.pgoutput import Begin, Change, Decoder, Relation, has_whole_rows
 from ottla.connect.connectors.postgres import (
     check_connection,
@@ -35,7 +44,6 @@ from ottla.connect.data.record import Record
 from ottla.connect.errors import ConnectError
 from ottla.connect.sdk import Offsets, SourceConnector, SourceReader, partition_of
 
-EPOCH_2000_MS = 946_684_800_000
 ROWS_AT_ONCE = 10_000
 NAME = re.compile(r"[a-z0-9_]{1,63}")
 PLAIN = re.compile(r"\w+\.\w+")
@@ -444,9 +452,7 @@ class CdcReader(SourceReader):
         self, rows: Sequence[Row], xids: str | None, keys: Mapping[bytes, Sequence[str]]
     ) -> Iterator[Record]:
         events, decoder = self._events(), Decoder(keys)
-        wanted = self.settings["table.include.list"]
-        patterns = [re.compile(each if "." in each else f"public.{each}") for each in wanted]
-        is_wanted = cache(lambda schema, table: _is_wanted(schema, table, patterns))
+        is_wanted = self._filter()
         at, skips = Position(0, 0, 0), False
         for lsn, _, data in rows:
             for message in decoder.decode(data):
@@ -457,6 +463,18 @@ class CdcReader(SourceReader):
                 elif isinstance(message, Begin):  # lsn is the end of the transaction, in all of its rows
                     at = Position(lsn, message.xid, message.commit_us // 1000 + EPOCH_2000_MS)
                     skips = xids is not None and is_visible(xids, message.xid)
+
+    def _filter(self) -> Callable[[str, str], bool]:
+        """Return what tells whether a table is captured."""
+        wanted = self.settings["table.include.list"]
+        patterns = [re.compile(each if "." in each else f"public.{each}") for each in wanted]
+        return cache(lambda schema, table: _is_wanted(schema, table, patterns))
+
+    def read_json(self, part: Any, key: Any, value: Any) -> Iterator[Any] | None:
+        """Yield the new rows of a part of the log in Arrow batches, everything else in records."""
+        if part[0] != "log":
+            return None
+        return LogColumns(self._events(), ColumnEncoder(key, value), self._filter()).read(*part[1:])
 
     def commit(self, end: Offsets) -> None:
         """Let PostgreSQL remove the log before a place."""

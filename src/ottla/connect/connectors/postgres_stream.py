@@ -61,9 +61,11 @@ class ChangeStream:
     def next(self, most: int, wait_s: float) -> list[Row]:
         """Return whole transactions with about so many messages; wait for the first one for so long."""
         self._receive(most)
-        if not self._rows and wait_s:
-            select.select([self._connection.socket], [], [], wait_s)
-            self._receive(most)
+        deadline_ms = self._clock.mono_ms() + int(wait_s * 1000)
+        while not self._rows and (left_ms := deadline_ms - self._clock.mono_ms()) > 0:
+            if not select.select([self._connection.socket], [], [], left_ms / 1000)[0]:
+                break
+            self._receive(most)  # perhaps a part of a transaction only
         if not self._rows:
             return []
         found = [(self._rows[0][0][0], 0, each) for each in self._relations.values()]

@@ -105,6 +105,22 @@ class JsonConverter(Converter):
             return self._to_bytes(schema, value)
         return start + text + b"}" if self._has_schemas else text
 
+    def around(self, schema: Schema) -> tuple[str, str]:
+        """Return what stands before and after the JSON of each value of a schema."""
+        kept = self._written.get(id(schema))
+        if kept is None or kept[0] is not schema:
+            kept = self._learn_to_write(schema)
+        return (kept[2].decode(), "}") if self._has_schemas else ("", "")
+
+    def schema_of(self, topic: str, data: bytes) -> tuple[bytes, Schema] | None:
+        """Return the schema of a value, and the bytes that all values of that schema begin with."""
+        for _ in range(2):
+            for start, schema, _ in self._read.get(topic, ()):
+                if data.startswith(start) and data.endswith(b"}"):
+                    return start, schema
+            self._to_value(topic, data)
+        return None
+
     def _learn_to_write(self, schema: Schema) -> tuple[Schema, Encode, bytes]:
         if len(self._written) >= self.settings["schemas.cache.size"]:
             self._written.clear()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator, MutableMapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from ottla.connect.data.record import RawRecord
+from ottla.connect.converters.plain import JsonConverter
+from ottla.connect.data.record import RawRecord, Record
 from ottla.connect.engine.spec import TaskSpec
 from ottla.connect.sdk import Offsets, SourceReader
 
@@ -185,8 +187,27 @@ def counted_records(file: Path) -> tuple[int, int]:
 
 def source_batches(pipeline: Any, reader: SourceReader, part: Any) -> Iterator[Any]:
     """Return the records of a part, converted, as Arrow batches."""
-    direct = reader.read_arrow(part) if is_direct(pipeline) else None
+    direct = None
+    if is_direct(pipeline):
+        direct = reader.read_arrow(part)
+    elif is_json(pipeline):
+        direct = reader.read_json(part, pipeline.key, pipeline.value)
+        direct = None if direct is None else _encoded(pipeline, direct)
     return direct if direct is not None else arrow_batches(pipeline.all_outgoing(reader.read(part)))
+
+
+def _encoded(pipeline: Any, found: Iterator[Any]) -> Iterator[Any]:
+    """Return Arrow batches of what comes as such or as records, in that order."""
+    for is_record, group in groupby(found, lambda each: isinstance(each, Record)):
+        if is_record:
+            yield from arrow_batches(pipeline.all_outgoing(group))
+        else:
+            yield from group
+
+
+def is_json(pipeline: Any) -> bool:
+    """Tell whether keys and values are JSON that no transform looks at."""
+    return not pipeline.steps and all(type(each) is JsonConverter for each in (pipeline.key, pipeline.value))
 
 
 def is_direct(pipeline: Any) -> bool:
