@@ -155,7 +155,7 @@ class ConsoleApp:
         error: str | None = None
         try:
             outcome = await action.run(ctx, form)
-        except EXPECTED as failure:
+        except BaseException as failure:  # also a request that took too long, or whose client has gone
             error = str(failure) or type(failure).__name__
             raise
         finally:
@@ -167,6 +167,7 @@ class ConsoleApp:
                     client=ctx.request.client,
                     cluster=ctx.live.name,
                     action=action.summary,
+                    shows_value=action.shows_value,
                     target="/".join(each for name, each in ctx.params.items() if name != "cluster"),
                     fields={**ctx.request.query, **form.values},
                     error=error,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.client.consumer import ConsumerRecord
-from ottla.console.messages.decoding import PARSED_BYTES, Decoded, MessageDecoder
-from ottla.console.messages.masking import HIDDEN, KEY, VALUE, Masking
+from ottla.console.messages.decoding import PARSED_BYTES, Decoded, MessageDecoder, json_text
+from ottla.console.messages.masking import HIDDEN, KEY, VALUE, Mask, Masking
 
 PREVIEW_CHARACTERS = 240
 
@@ -23,16 +22,21 @@ class Reading:
     value_format: str = "auto"
     masking: Masking = field(default_factory=Masking)
     limit: int = PARSED_BYTES
+    masks: tuple[Mask, ...] = ()
+    """The rules of all topics: dead letters are masked as in the topic that they come from."""
 
 
 class Message:
     """One record as the console sees it."""
 
-    __slots__ = ("_key", "_value", "reading", "record")
+    __slots__ = ("_key", "_value", "masking", "reading", "record")
 
     def __init__(self, record: ConsumerRecord, reading: Reading) -> None:
         self.record = record
         self.reading = reading
+        self.masking = reading.masking
+        if reading.masks and record.headers:
+            self.masking = self.masking.with_origins(reading.masks, record.headers)
         self._key: Decoded | None = None
         self._value: Decoded | None = None
 
@@ -41,7 +45,7 @@ class Message:
         """The key, decoded and masked."""
         if self._key is None:
             found = self._decoded(self.record.key, self.reading.key_format, KEY)
-            self._key = _hidden(found) if self.reading.masking.hides(KEY) else found
+            self._key = _hidden(found) if self.masking.hides(KEY) else found
         return self._key
 
     @property
@@ -54,7 +58,7 @@ class Message:
 
     def headers(self) -> list[tuple[str, str | None]]:
         """Return the headers as text; a header's value that is not text is written in hexadecimal."""
-        masking = self.reading.masking
+        masking = self.masking
         return [
             (name, HIDDEN if masking.hides_header(name) else _header_text(value))
             for name, value in self.record.headers
@@ -89,17 +93,20 @@ class Message:
         )
 
     def _masked(self, found: Decoded) -> Decoded:
-        masking = self.reading.masking
+        masking = self.masking
         if not masking or self.record.value is None:
             return found
         if masking.hides(VALUE):
             return _hidden(found)
         if not masking.paths():
             return found
-        if not found.is_structured:
-            return _hidden(found)  # it cannot be looked into
+        if not isinstance(found.data, dict | list):
+            return _hidden(found)  # it cannot be looked into, or is a text that may hold JSON itself
         data = masking.masked(found.data)
-        return Decoded(found.kind, json.dumps(data, ensure_ascii=False), found.size, data, found.problem)
+        try:
+            return Decoded(found.kind, json_text(data), found.size, data, found.problem)
+        except RecursionError:
+            return _hidden(found)
 
 
 def _hidden(found: Decoded) -> Decoded:
