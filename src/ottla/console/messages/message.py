@@ -60,7 +60,7 @@ class Message:
         """Return the headers as text; a header's value that is not text is written in hexadecimal."""
         masking = self.masking
         return [
-            (name, HIDDEN if masking.hides_header(name) else _header_text(value))
+            (_readable(name), HIDDEN if masking.hides_header(name) else _header_text(value))
             for name, value in self.record.headers
         ]
 
@@ -71,6 +71,12 @@ class Message:
             if key == name:
                 found = value
         return found
+
+    def without_decoded(self) -> Message:
+        """Drop what was decoded, if it is large; it is decoded again when it is looked at."""
+        if len(self.record.value or b"") > PARSED_BYTES // 16:
+            self._key = self._value = None
+        return self
 
     def as_json(self, *, preview: bool = False) -> dict[str, Any]:
         """Return it as JSON; with `preview`, long texts are cut."""
@@ -119,6 +125,11 @@ def _part(part: Decoded, preview: bool) -> dict[str, Any]:
     if preview and len(text) > PREVIEW_CHARACTERS:
         text, is_cut = text[:PREVIEW_CHARACTERS], True
     return {"kind": part.kind, "text": text, "size": part.size, "cut": is_cut, "problem": part.problem}
+
+
+def _readable(name: str) -> str:
+    """Return a header's name without the halves of characters that stand for bytes that are no text."""
+    return name if name.isascii() else name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _header_text(value: bytes | None) -> str | None:

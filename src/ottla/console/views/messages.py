@@ -325,9 +325,11 @@ def _editable(ctx: Context, record: ConsumerRecord) -> Data:
     given = dict(BLANK)
     for part, raw, decoded in (("key", record.key, message.key), ("value", record.value, message.value)):
         given[part], given[f"{part}_format"] = as_typed(raw, decoded)
-    lines = [(name, as_line(value)) for name, value in record.headers]
-    given["headers"] = "\n".join(f"{name}: {value}" for name, value in lines if value is not None)
-    given["left_out"] = [name for name, value in lines if value is None]
+    lines = [as_line(name, value) for name, value in record.headers]
+    given["headers"] = "\n".join(each for each in lines if each is not None)
+    given["left_out"] = [
+        name for (name, _), line in zip(message.headers(), lines, strict=True) if line is None
+    ]
     return given
 
 

@@ -64,15 +64,14 @@ def as_typed(raw: bytes | None, decoded: Decoded) -> tuple[str, str]:
     return (text, "text") if is_plain else (base64.b64encode(raw).decode(), "base64")
 
 
-def as_line(value: bytes | None) -> str | None:
-    """Return the value of a header as a line; None if a line cannot hold it."""
-    if value is None:
-        return None
+def as_line(name: str, value: bytes | None) -> str | None:
+    """Return a header as a line of the form; None if a line cannot hold it."""
     try:
-        text = value.decode()
+        text = (value or b"").decode()
     except UnicodeDecodeError:
         return None
-    return text if text.isprintable() and text == text.strip() else None
+    is_line = all(each.isprintable() and each == each.strip() for each in (name, text))
+    return f"{name}: {text}" if is_line and ":" not in name and value is not None else None
 
 
 def headers_of(form: Form) -> Headers:

@@ -63,8 +63,8 @@ def test_gzip_within_gzip_ends() -> None:
 @pytest.mark.parametrize("raw", [rb'{"a": "\ud800"}', b"[" * 900 + b"]" * 900, rb'"\udc00"'])
 @pytest.mark.parametrize("masks", [(), ("orders:$.b",)])
 def test_what_json_can_say_and_text_cannot_is_shown(raw: bytes, masks: tuple[str, ...]) -> None:
-    message = made(raw, raw, *masks)
-    shown = [message.key.pretty(), message.value.pretty(), str(message.as_json())]
+    message = made(raw, raw, *masks, headers=(("\udcff", b"a name that is no text"),))
+    shown = [message.key.pretty(), message.value.pretty(), json.dumps(message.as_json(), ensure_ascii=False)]
     assert all(each.encode() for each in shown)
 
 
