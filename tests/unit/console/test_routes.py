@@ -32,6 +32,7 @@ BY_OPERATORS = {
     "/topics/{topic}/delete-records", "/topics/{topic}/messages", "/topics/{topic}/copy",
     "/topics/{topic}/messages/{partition}/{offset}/resend",
     "/groups/{group}/reset", "/groups/{group}/delete", "/groups/{group}/remove-member",
+    "/groups/{group}/delete-offsets",
     "/transactions/{id}/abort", "/hanging-transactions/abort",
     "/schemas", "/schemas/{subject}/restore", "/schemas/{subject}/delete",
     "/connectors", "/connectors/{connector}/control", "/connectors/{connector}/offsets",

@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.client.consumer import ConsumerRecord
 from ottla.console.messages.decoding import PARSED_BYTES, Decoded, MessageDecoder, json_text
+from ottla.console.messages.json_path import JsonPath
 from ottla.console.messages.masking import HIDDEN, KEY, VALUE, Mask, Masking
 
 PREVIEW_CHARACTERS = 240
@@ -71,6 +72,16 @@ class Message:
             if key == name:
                 found = value
         return found
+
+    def preview_of(self, path: JsonPath) -> str:
+        """Return what a path finds in the value, as a short text; empty if there is nothing."""
+        found = path.find(self.value.data) if self.value.is_structured else ()
+        try:
+            texts = [each if isinstance(each, str) else json_text(each) for each in found]
+        except RecursionError:
+            return "…"
+        text = ", ".join(texts).encode(errors="replace").decode()
+        return text if len(text) <= PREVIEW_CHARACTERS else text[:PREVIEW_CHARACTERS] + "…"
 
     def without_decoded(self) -> Message:
         """Drop what was decoded, if it is large; it is decoded again when it is looked at."""

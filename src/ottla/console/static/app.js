@@ -288,7 +288,7 @@
   const saveFilter = () => {
     const form = $("#filters");
     const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== "")).toString();
-    const name = ["where", "text", "key", "header", "at"].map((each) => form.elements[each].value).find(Boolean) || form.elements.start.value;
+    const name = ["where", "text", "key", "header", "columns", "at"].map((each) => form.elements[each].value).find(Boolean) || form.elements.start.value;
     localStorage.setItem(filterKey(), JSON.stringify([...savedFilters(), { name: name.slice(0, 60), query }]));
     showSaved();
   };

@@ -12,6 +12,7 @@ from ottla.console.messages import positions
 from ottla.console.messages.decoding import FORMATS, PARSED_BYTES
 from ottla.console.messages.export import CSV, KINDS, exported
 from ottla.console.messages.expression import Expression, everything, joined, parse, quoted
+from ottla.console.messages.json_path import JsonPath
 from ottla.console.messages.message import Message, Reading
 from ottla.console.messages.search import Progress, search
 from ottla.console.messages.tail import tail
@@ -32,6 +33,7 @@ from ottla.console.views.producing import as_line, as_typed, encoded, headers_of
 from ottla.console.views.topics import the_topic, topic_row
 
 SHOWN, MAX_SHOWN = 50, 1_000
+MAX_COLUMNS = 12
 MAX_EXPORTED = 10_000_000
 DETAIL_BYTES = 64 * 1024
 ALL_BYTES = 8 * 1024 * 1024
@@ -58,8 +60,27 @@ FILTER_QUERY = (
     Parameter("text", "Part of the value"),
     Parameter("header", "NAME or NAME=VALUE"),
     Parameter("where", "An expression, such as $.total > 100"),
+    Parameter("columns", "Paths to show in place of the value: $.id, $.customer.country"),
     Parameter("limit", "How many", "integer"),
 )
+
+
+def columns_of(ctx: Context) -> list[JsonPath]:
+    """Return the paths whose values are shown in columns of their own."""
+    given = [each for each in (part.strip() for part in ctx.query("columns").split(",")) if each]
+    if len(given) > MAX_COLUMNS:
+        raise UserError(f"There are at most {MAX_COLUMNS} columns.", status=400)
+    try:
+        return [JsonPath.parse(each if each.startswith("$") else f"$.{each}") for each in given]
+    except ValueError as error:
+        raise UserError(f"A column cannot be read: {error}", status=400) from None
+
+
+def _shown(message: Message, columns: list[JsonPath]) -> Data:
+    row = message.as_json(preview=True)
+    if columns:
+        row["columns"] = [message.preview_of(each) for each in columns]
+    return row
 
 
 def check_messages_shown(ctx: Context) -> None:
@@ -118,27 +139,27 @@ async def messages(ctx: Context) -> Data:
     page = None
     if not expression.text and ctx.query("live") != "true":
         page = await _page(ctx, found.name, start, limit)
-    reading = _reading(ctx)
+    reading, columns = _reading(ctx), columns_of(ctx)
+    records = [] if page is None else page.records
     return {
         "tab": "messages",
         "topic": topic_row(snapshot, found),
         "partition_count": len(found.partitions),
-        "messages": []
-        if page is None
-        else [Message(each, reading).as_json(preview=True) for each in page.records],
+        "messages": [_shown(Message(each, reading), columns) for each in records],
         "next_cursor": None if page is None else page.next_cursor,
         "is_search": bool(expression.text),
         "is_live": ctx.query("live") == "true",
         "filters": _filters(ctx, start, limit),
         "formats": FORMATS,
         "is_masked": bool(reading.masking),
+        "columns": [each.text for each in columns],
         "topics": [each for each in snapshot.info.topics if not snapshot.info.topics[each].is_internal],
         "query": _query_string(ctx),
     }
 
 
 def _filters(ctx: Context, start: str, limit: int) -> dict[str, Any]:
-    names = ("at", "key", "text", "header", "where", "partition", "cursor")
+    names = ("at", "key", "text", "header", "where", "columns", "partition", "cursor")
     found: dict[str, Any] = {name: ctx.query(name) for name in names}
     found |= {"start": start, "limit": limit}
     return found | {name: ctx.query(name, "auto") or "auto" for name in ("key_format", "value_format")}
@@ -205,10 +226,12 @@ async def _search_events(ctx: Context, scan: AsyncIterator[Progress]) -> AsyncIt
 
 def _rows(ctx: Context, found: list[Message]) -> str:
     """Return messages as rows of the table."""
-    shown = [each.as_json(preview=True) for each in found]
+    columns = columns_of(ctx)
+    shown = [_shown(each, columns) for each in found]
     return render(
         "parts/message_rows.html",
         messages=shown,
+        columns=columns,
         url=ctx.url,
         topic={"name": ctx.params["topic"]},
         filters=_filters(ctx, "", 0),

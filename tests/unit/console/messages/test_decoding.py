@@ -125,6 +125,17 @@ def test_what_cannot_be_looked_into_is_masked_as_a_whole() -> None:
             Mask.parse(wrong)
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [("$.a", "x"), ("$.b", "[1, 2]"), ("$.b[*]", "1, 2"), ("$.none", ""), ("$..c", "?"), ("$.d", "••••••")],
+)
+def test_columns_show_what_is_not_masked(path: str, text: str) -> None:
+    message = made({"a": "x", "b": [1, 2], "c": "\ud800", "d": "secret"}, b"k", "orders:$.d")
+    assert message.preview_of(JsonPath.parse(path)) == text
+    assert made(b"no JSON").preview_of(JsonPath.parse("$")) == ""
+    assert len(made({"a": "x" * 9_999}).preview_of(JsonPath.parse("$.a"))) < 300
+
+
 def test_dead_letters_are_masked_as_in_the_topic_that_they_come_from() -> None:
     headers = ((SOURCE_TOPIC, b"payments"), ("token", b"t-1"))
     letter = made({"card": "4111", "id": 1}, b"k", headers=headers)
