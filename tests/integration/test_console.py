@@ -248,6 +248,33 @@ def test_offsets_are_reset(api: httpx.Client, broker: OttlaBroker) -> None:
         assert {each.offset for each in admin.group_offsets("readers").values()} == {0}
 
 
+def test_offsets_in_a_topic_are_deleted(api: httpx.Client, broker: OttlaBroker) -> None:
+    with Consumer(broker.bootstrap_servers, group_id="leaver", topics="orders") as consumer:
+        consumer.poll(3_000)
+        consumer.commit()
+    given = {"topic": "orders", "confirm": "leaver"}
+    assert api.post("/groups/leaver/delete-offsets", json={**given, "confirm": "x"}).status_code == 422
+    assert api.post("/groups/leaver/delete-offsets", json=given).status_code == 200
+    with Admin(broker.bootstrap_servers) as admin:
+        assert admin.group_offsets("leaver") == {}
+    assert "has no offsets in" in api.post("/groups/leaver/delete-offsets", json=given).json()["message"]
+    assert api.post("/groups/leaver/delete", json={"confirm": "leaver"}).status_code == 200
+
+
+def test_columns_are_parts_of_values(api: httpx.Client, console: RunningConsole) -> None:
+    query = {"start": "offset", "at": "7", "partition": "1", "limit": "2", "columns": "$.name, n"}
+    found = api.get("/topics/orders/messages", params=query).json()
+    assert [each["columns"] for each in found["messages"]] == [["n-22", "22"], ["n-25", "25"]]
+    assert found["columns"] == ["$.name", "$.n"]
+    events = api.get("/topics/orders/search", params={**query, "where": "$.n = 25"}).text
+    assert 'cell\\">n-25</td>' in events
+    assert api.get("/topics/orders/messages", params={"columns": "$.a b"}).status_code == 400
+    with console.browser() as pages:
+        page = pages.get("/topics/orders/messages", params=query).text
+    assert '<th scope="col" class="mono">$.name</th>' in page
+    assert 'cell">n-22</td>' in page
+
+
 def test_a_missing_topic_is_named(api: httpx.Client, console: RunningConsole) -> None:
     assert api.get("/topics/nosuch").json()["message"] == "There is no topic nosuch."
     with console.browser() as pages:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
@@ -46,6 +47,8 @@ log = logging.getLogger(__name__)
 HTML = "text/html; charset=utf-8"
 NO_STORE = (b"cache-control", b"no-store")
 THEMES = ("light", "dark")
+MAX_STREAMS = 100
+"""Events, searches and downloads of one person at a time; the server has a thousand connections."""
 
 
 class ConsoleApp:
@@ -55,6 +58,8 @@ class ConsoleApp:
         self.console = console
         self.gate = Gate(console)
         self.assets = Assets()
+        self._streams: Counter[str] = Counter()
+        """By who opened them."""
         routes = Routes()
         self._add_fixed(routes)
         for section in SECTIONS:
@@ -155,7 +160,7 @@ class ConsoleApp:
         error: str | None = None
         try:
             outcome = await action.run(ctx, form)
-        except EXPECTED as failure:
+        except BaseException as failure:  # also a request that took too long, or whose client has gone
             error = str(failure) or type(failure).__name__
             raise
         finally:
@@ -167,6 +172,7 @@ class ConsoleApp:
                     client=ctx.request.client,
                     cluster=ctx.live.name,
                     action=action.summary,
+                    shows_value=action.shows_value,
                     target="/".join(each for name, each in ctx.params.items() if name != "cluster"),
                     fields={**ctx.request.query, **form.values},
                     error=error,
@@ -276,7 +282,9 @@ class ConsoleApp:
             try:
                 ctx = self._context(request, session)
                 self.gate.check(ctx, stream.role)
+                self._check_room(session)
                 download = await stream.open(ctx)
+                download = replace(download, chunks=self._counted(session, download.chunks))
                 if self.gate.needs_login and download.name is None:  # a file may be completed
                     download = replace(download, chunks=self._while_open(session, download.chunks))
                 return _streamed(download)
@@ -287,6 +295,27 @@ class ConsoleApp:
                 return self._problem(request, shown, session)
 
         return handle
+
+    def _check_room(self, session: Session) -> None:
+        """Raise UserError if a person has so many streams that others could have none."""
+        if self._streams[self._owner(session)] >= MAX_STREAMS:
+            hint = "Close some pages, or wait until exports and searches have ended."
+            raise UserError(f"There are {MAX_STREAMS} open streams of yours.", hint, 429)
+
+    def _owner(self, session: Session) -> str:
+        return session.user if self.gate.needs_login else session.token
+
+    async def _counted(self, session: Session, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        owner = self._owner(session)
+        self._streams[owner] += 1
+        try:
+            async with aclosing(chunks) as events:  # type: ignore[type-var]
+                async for event in events:
+                    yield event
+        finally:
+            self._streams[owner] -= 1
+            if not self._streams[owner]:
+                del self._streams[owner]
 
     async def _while_open(self, session: Session, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yield events until the session ends: a page that is open at a logout gets nothing more."""

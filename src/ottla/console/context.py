@@ -51,9 +51,10 @@ class Context:
         given = self.query(name)
         if not given:
             return default
-        if not (given.isascii() and given.lstrip("-").isdigit()):
-            raise UserError(f"{name} is a whole number, not {given!r}", status=400)
-        return min(max(int(given), least), most)
+        try:
+            return min(max(int(given), least), most)
+        except ValueError:
+            raise UserError(f"{name} is a whole number, not {given!r}", status=400) from None
 
     def url(self, *segments: object, **query: object) -> str:
         """Return the address of a page of this cluster."""

@@ -66,6 +66,8 @@ class Action:
     fields: tuple[Parameter, ...] = ()
     is_change: bool = True
     """Whether it is kept in the audit log; a preview changes nothing."""
+    shows_value: bool = False
+    """Whether its field `value` is kept there: that of a config, unless its name says that it is a secret."""
     query: tuple[Parameter, ...] = ()
 
 

@@ -62,6 +62,15 @@ class Routes:
         methods = [*handlers, "OPTIONS"]
         return next(iter(handlers.values()))[2], ["HEAD", *methods] if "GET" in handlers else methods
 
+    def all(self) -> list[tuple[str, str]]:
+        """Return the method and the path of each route."""
+        found, waiting = [], [self._root]
+        while waiting:
+            node = waiting.pop()
+            found += [(method, path) for method, (_, _, path) in node.handlers.items()]
+            waiting += [*node.fixed.values(), *([] if node.variable is None else [node.variable])]
+        return found
+
     def match(self, method: str, segments: list[str]) -> Match:
         """Return the handler of a path; raise 404 or 405 if there is none."""
         found = _find(self._root, segments, 0, ())

@@ -134,13 +134,21 @@ def test_a_message_is_produced_found_opened_and_sent_again(browser: Browser, bro
     page.get_by_label("Send again to").select_option("typed-copy")
     page.get_by_role("button", name="Send", exact=True).click()
     shows(page, "Sent to typed-copy")
+    browser.open("/topics/typed-copy/messages/0/0")
+    page.get_by_role("link", name="Edit and send").click()
+    expect(page.get_by_label("Headers")).to_have_value("source: console")
+    assert browser.violations() == []
+    page.get_by_label("Value as").select_option("null")
+    page.get_by_role("button", name="Produce").click()
+    shows(page, "Stored in partition 0 at offset 1.")
     with Consumer(
         broker.bootstrap_servers, topics="typed-copy", group_id="c", auto_offset_reset="earliest"
     ) as consumer:
-        record = consumer.getone(timeout_ms=10_000)
-    assert record.key == b"k-1"
+        record, tombstone = consumer.getone(timeout_ms=10_000), consumer.getone(timeout_ms=10_000)
     assert json.loads(record.value) == {"city": "Tromsø"}
-    assert record.headers == (("source", b"console"),)
+    assert tombstone.value is None
+    assert {record.key, tombstone.key} == {b"k-1"}
+    assert {record.headers, tombstone.headers} == {(("source", b"console"),)}
 
 
 def test_messages_are_browsed_by_page_offset_and_time(browser: Browser) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 from tests.interop.console.conftest import NewBrowser
 from tests.interop.console.stage import Browser, RunningConsole, shows
 
 PHONE = 390
+HIDE = """() => { Object.defineProperty(document, "hidden", {configurable: true, get: () => true});
+    document.dispatchEvent(new Event("visibilitychange")); }"""
+"""What a browser does with a page behind another one."""
+SHOW = HIDE.replace("true});", "false});")
 PAGES = {
     "": "All partitions have a leader",
     "/topics": "orders",
@@ -72,6 +77,22 @@ def test_the_theme_is_kept(browser: Browser) -> None:
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     page.reload()
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_many_tabs_do_not_use_up_the_connections_to_the_console(
+    console: RunningConsole, new_browser: NewBrowser
+) -> None:
+    browser = new_browser(console.url)
+    for _ in range(6):  # as many as browsers open to a host
+        tab = browser.page.context.new_page()
+        tab.goto(f"{console.url}/topics/clicks/messages?live=true")
+        expect(tab.locator("#tail-text")).to_contain_text("records/s")
+        tab.evaluate(HIDE)
+    page = browser.open("/topics/clicks/messages?live=true")
+    shows(page, "records/s")
+    tab.evaluate(SHOW)
+    expect(tab.locator("#tail-text")).to_contain_text("records/s")
+    browser.check()
 
 
 def test_keys_lead_to_pages_and_fields(browser: Browser) -> None:

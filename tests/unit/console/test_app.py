@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from starlette.datastructures import Headers, QueryParams
@@ -13,8 +14,8 @@ from ottla.console.access.gate import inside
 from ottla.console.access.login import log_in
 from ottla.console.access.oidc import Oidc, OidcOptions
 from ottla.console.access.roles import ADMIN
-from ottla.console.access.sessions import COOKIE
-from ottla.console.app import ConsoleApp
+from ottla.console.access.sessions import COOKIE, Session
+from ottla.console.app import MAX_STREAMS, ConsoleApp
 from ottla.console.clusters.live import LiveCluster
 from ottla.console.console import Console
 from ottla.console.context import Context
@@ -63,6 +64,39 @@ async def test_a_stream_ends_with_its_session() -> None:
     assert await anext(answer.stream) == b"secret"
     await app.console.end(session)
     assert [each async for each in answer.stream] == []
+
+
+async def test_one_person_cannot_take_all_connections() -> None:
+    app = app_of("one")
+    sessions = [app.console.sessions.begin(user, ADMIN) for user in ("alice", "alice", "bob")]
+    for session in sessions:
+        session.clusters["one"] = LiveCluster(app.console.options.clusters[0])
+
+    async def opened(ctx: Context) -> Download:
+        async def chunks() -> AsyncIterator[bytes]:
+            while True:
+                yield b"event"
+
+        return Download("text/event-stream", None, chunks())
+
+    async def status(session: Session) -> int:
+        request = request_to("c", "one")
+        request.headers = Headers({"host": "localhost", "cookie": f"{COOKIE}={session.token}"})
+        answer = await app._stream(Stream("/events", "", opened))(request)
+        if answer.stream is not None:
+            await anext(answer.stream)
+            streams.append(answer.stream)
+        return answer.status
+
+    streams: list[Any] = []
+    assert {await status(sessions[each % 2]) for each in range(MAX_STREAMS)} == {200}
+    assert await status(sessions[1]) == 429
+    assert await status(sessions[2]) == 200
+    await streams[0].aclose()
+    assert await status(sessions[0]) == 200
+    for each in streams:
+        await each.aclose()
+    assert not app._streams
 
 
 async def test_a_password_of_megabytes_is_refused_before_it_is_prepared() -> None:

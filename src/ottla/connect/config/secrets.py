@@ -63,6 +63,11 @@ def masked(plugins: Plugins, config: Mapping[str, str]) -> dict[str, str]:
     return {key: _shown(kind, key, value) for key, value in config.items()}
 
 
+def masked_by_names(config: Mapping[str, str]) -> dict[str, str]:
+    """Return the config of a connector whose class is not known here, without what its keys call secret."""
+    return {key: _shown(None, key, value) for key, value in config.items()}
+
+
 def unmasked(new: Mapping[str, str], stored: Mapping[str, str] | None) -> dict[str, str]:
     """Return a new config whose hidden values are the stored ones: what was read may be written back.
 

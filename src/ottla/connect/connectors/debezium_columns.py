@@ -23,7 +23,7 @@ from ottla.connect.connectors.pgoutput import RELATION, Begin, Change, Decoder, 
 from ottla.connect.connectors.pgoutput_columns import INSERT, Texts, is_new_row, texts_of
 from ottla.connect.connectors.postgres_stream import is_visible
 from ottla.connect.data import schema as s
-from ottla.connect.data.json_codec import Encode, Uncommon, encoder_of
+from ottla.connect.data.json_codec import Encode, FastPathMiss, encoder_of
 from ottla.connect.data.json_columns import joined, json_texts, objects
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ColumnEncoder:
 
         try:
             return self._rows(table, texts, ops, (sources, ends), which)
-        except (Uncommon, ValueError, ArithmeticError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        except (FastPathMiss, ValueError, ArithmeticError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
 
     def _rows(
@@ -83,9 +83,9 @@ class ColumnEncoder:
         if table.key_schema is not None:
             start, end = self._key.around(table.key_schema)
             if self._key.settings["decimal.format"].upper() != decimals:
-                raise Uncommon
+                raise FastPathMiss
             if any(found[each].null_count for each in table.keys):
-                raise Uncommon
+                raise FastPathMiss
             key = joined([start, *objects(table.keys, [found[each] for each in table.keys]), end])
         return key, value
 

@@ -1,6 +1,6 @@
 """Whole columns as JSON texts of Connect's schemas, and back: what json_codec.py does for one value.
 
-What a column has no fast way for is encoded value by value. Uncommon is raised for what is left to the
+What a column has no fast way for is encoded value by value. FastPathMiss is raised for what is left to the
 general way.
 """
 
@@ -13,7 +13,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from ottla.connect.data import schema as s
-from ottla.connect.data.json_codec import NULL, Uncommon, encoder_of
+from ottla.connect.data.json_codec import NULL, FastPathMiss, encoder_of
 from ottla.connect.data.json_form import DECIMALS
 from ottla.connect.data.schema import Schema
 
@@ -49,7 +49,7 @@ def decimal_texts(column: Any, scale: int) -> Any:
 
     form = rf"^-?\d+\.\d{{{scale}}}$" if scale else r"^-?\d+$"
     if not pc.all(pc.match_substring_regex(column, form), min_count=0).as_py():
-        raise Uncommon
+        raise FastPathMiss
     return pa.array([None if each is None else _base64_of(each) for each in column.to_pylist()], pa.string())
 
 
@@ -104,45 +104,45 @@ _PLAIN = {s.STRING: "string", s.BOOLEAN: "bool", s.FLOAT32: "float64", s.FLOAT64
 
 
 def arrow_type(schema: Schema) -> Any:
-    """Return the type of a field in parsed JSON; raise Uncommon if values need the general way."""
+    """Return the type of a field in parsed JSON; raise FastPathMiss if values need the general way."""
     import pyarrow as pa
 
     if schema.default is not None or (schema.name in s.LOGICAL_NAMES and schema.name != s.DECIMAL_NAME):
-        raise Uncommon
+        raise FastPathMiss
     if schema.type in s.INTEGERS:
         return getattr(pa, schema.type)()
     if schema.type == s.BYTES:
         return pa.string()
     if schema.type not in _PLAIN:
-        raise Uncommon
+        raise FastPathMiss
     return getattr(pa, {"bool": "bool_"}.get(_PLAIN[schema.type], _PLAIN[schema.type]))()
 
 
 def payloads(values: Any, start: bytes) -> Any:
-    """Return what stands between the start of each value and its last brace, as lines; raise Uncommon."""
+    """Return what stands between the start of each value and its last brace, as lines; raise FastPathMiss."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if values.null_count or not pc.all(pc.starts_with(values, start)).as_py():
-        raise Uncommon
+        raise FastPathMiss
     offsets, data = values.buffers()[1:3]
     edges = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
     octets = np.frombuffer(data, np.uint8)
     if (octets[edges[1:] - 1] != ord("}")).any():
-        raise Uncommon
+        raise FastPathMiss
     cut = 1 if start else 0
     begin, end = edges[:-1] + len(start), edges[1:] - cut
     spans = np.stack((begin, end), axis=1).ravel().astype(np.int32)
     pieces = pa.Array.from_buffers(pa.binary(), len(spans) - 1, [None, pa.py_buffer(spans), data])
     found = pieces.take(pa.array(np.arange(0, len(spans) - 1, 2)))
     if pc.any(pc.match_substring(found, b"\n")).as_py():
-        raise Uncommon
+        raise FastPathMiss
     return found
 
 
 def parsed(lines: Any, fields: Any) -> Any:
-    """Return a table of JSON objects, one in each line; raise Uncommon."""
+    """Return a table of JSON objects, one in each line; raise FastPathMiss."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.json as pj
@@ -154,9 +154,9 @@ def parsed(lines: Any, fields: Any) -> Any:
             pa.BufferReader(text), pj.ReadOptions(use_threads=False, block_size=len(text) + 1), options
         )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise Uncommon from None
+        raise FastPathMiss from None
     if found.num_rows != len(lines) or found.schema != fields:
-        raise Uncommon
+        raise FastPathMiss
     return found.combine_chunks()
 
 
@@ -171,7 +171,7 @@ def decimals_of(column: Any, scale: int) -> Any:
     try:
         return pa.array([None if each is None else text(each) for each in column.to_pylist()], pa.string())
     except ValueError:
-        raise Uncommon from None
+        raise FastPathMiss from None
 
 
 def octets_of(column: Any) -> Any:
@@ -183,5 +183,5 @@ def octets_of(column: Any) -> Any:
             None if each is None else "\\x" + base64.b64decode(each).hex() for each in column.to_pylist()
         ]
     except ValueError:
-        raise Uncommon from None
+        raise FastPathMiss from None
     return pa.array(found, pa.string())

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from ottla.common.clock import Clock
+from ottla.connect.config.secrets import without_parts
 
 log = logging.getLogger("ottla.console.audit")
 
 KEPT = 2_000
-SECRET_FIELDS = ("password", "secret", "token", "hmac", "_csrf", "value", "key", "jaas", "user.info")
+SECRET_FIELDS = ("password", "secret", "token", "hmac", "_csrf", "value", "key", "jaas", "user.info", "more")
+"""`more`: settings that the form of a connector does not list."""
 MAX_FIELD = 200
 
 
@@ -49,8 +51,9 @@ class AuditLog:
         target: str,
         fields: dict[str, Any],
         error: str | None,
+        shows_value: bool = False,
     ) -> None:
-        """Keep a change."""
+        """Keep a change; its field `value` only if that is asked for, and its name is not a secret's."""
         line = {
             "at": self._clock.wall_ms(),
             "user": user,
@@ -58,7 +61,7 @@ class AuditLog:
             "cluster": cluster,
             "action": action,
             "target": target,
-            "fields": _harmless(fields),
+            "fields": _harmless(fields, shows_value and not _is_secret(str(fields.get("name", "")))),
             "error": error,
         }
         self._lines.append(line)
@@ -78,15 +81,20 @@ class AuditLog:
             self._file.close()
 
 
-def _harmless(fields: dict[str, Any]) -> dict[str, Any]:
+def _harmless(fields: dict[str, Any], shows_value: bool = False) -> dict[str, Any]:
     """Return the fields without secrets and without the content of messages."""
     found: dict[str, Any] = {}
     for name, value in ((str(each), value) for each, value in fields.items()):
         if name.startswith("_"):
             continue
-        is_secret = any(word in name.lower() for word in SECRET_FIELDS) and not name.endswith("_format")
+        is_shown = name.endswith("_format") or (shows_value and name == "value")
+        is_secret = _is_secret(name) and not is_shown
         if isinstance(value, dict) and not is_secret:
             value = _harmless(value)
-        text = str(value)
+        text = without_parts(str(value))
         found[name] = "***" if is_secret else text if len(text) <= MAX_FIELD else text[:MAX_FIELD] + "…"
     return found
+
+
+def _is_secret(name: str) -> bool:
+    return any(word in name.lower() for word in SECRET_FIELDS)

@@ -19,10 +19,26 @@ FORMATS = ("auto", "json", "text", "hex", "base64", "registry")
 PARSED_BYTES = 1024 * 1024
 """Larger values are not parsed unless that is asked for."""
 UNPACKED_BYTES = 32 * 1024 * 1024
+MAX_UNPACKINGS = 2
+"""Values are unpacked so often at most: some gzip files unpack to themselves."""
 GZIP = b"\x1f\x8b"
 _JSON_STARTS = frozenset(bytes((each,)) for each in b'{["-0123456789tfn')
 _ROW = 16
 Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Beginning(bytes):
+    """The first bytes of a key or a value, in place of all of it."""
+
+    whole: int
+    """How many bytes there are."""
+
+    @classmethod
+    def of(cls, raw: bytes, keep: int) -> Beginning:
+        """Return the beginning of some bytes."""
+        found = cls(raw[:keep])
+        found.whole = len(raw)
+        return found
 
 
 class NoData:
@@ -50,7 +66,10 @@ class Decoded:
     def pretty(self) -> str:
         """Return its text on several lines, if it is JSON."""
         if self.is_structured and isinstance(self.data, dict | list):
-            return json.dumps(self.data, indent=2, ensure_ascii=False)
+            try:
+                return json_text(self.data, indent=2)
+            except RecursionError:  # its writer takes more of the stack for each level than its reader
+                return self.text
         return self.text
 
 
@@ -77,23 +96,32 @@ class MessageDecoder:
         topic: str = "",
         headers: Headers = (),
         limit: int = PARSED_BYTES,
+        unpackings: int = MAX_UNPACKINGS,
     ) -> Decoded:
         """Return bytes as something to read; what is larger than `limit` is cut, and not parsed."""
         if raw is None:
             return NULL
-        if len(raw) > limit:
+        if len(raw) > limit or isinstance(raw, Beginning):
             found = self._plain(bytes(raw[:limit]), how if how in ("hex", "base64") else "text")
-            found.size, found.is_cut = len(raw), True
+            found.size, found.is_cut = raw.whole if isinstance(raw, Beginning) else len(raw), True
             return found
         problem = None
         if how == "registry" or (how == "auto" and self._is_framed(raw, field, headers)):
             found, problem = self._by_schema(raw, field, topic, headers)
             if problem is None:
                 return found
-        if how in ("auto", "json") and raw[:2] == GZIP:
+        if how in ("auto", "json") and raw[:2] == GZIP and unpackings:
             unpacked = _unpacked(raw)
             if unpacked is not None:
-                inner = self.decode(unpacked, how, field=field, topic=topic, headers=headers, limit=limit)
+                inner = self.decode(
+                    unpacked,
+                    how,
+                    field=field,
+                    topic=topic,
+                    headers=headers,
+                    limit=limit,
+                    unpackings=unpackings - 1,
+                )
                 inner.kind, inner.size = f"gzip {inner.kind}", len(raw)
                 return inner
         found = self._plain(raw, how)
@@ -137,6 +165,16 @@ class MessageDecoder:
         if how != "text" and not _is_readable(text):
             return Decoded("hex", hex_dump(raw), size)
         return Decoded("text", text, size)
+
+
+def json_text(data: Any, indent: int | None = None, *, allows_nan: bool = True) -> str:
+    """Return data as JSON that can be encoded: halves of characters are written as escapes."""
+    text = json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=allows_nan)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, indent=indent)
+    return text
 
 
 def hex_dump(raw: bytes, most: int = 64 * 1024) -> str:

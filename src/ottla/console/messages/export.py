@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
+from ottla.console.messages.decoding import json_text
 from ottla.console.messages.message import Message
 from ottla.console.messages.search import Progress
 
@@ -41,11 +41,10 @@ async def exported(kind: str, scan: AsyncIterator[Progress]) -> AsyncIterator[by
 
 def _row(message: Message) -> list[Any]:
     record = message.record
-    moment = datetime.fromtimestamp(record.timestamp / 1000, UTC).isoformat(timespec="milliseconds")
     key = None if record.key is None else message.key.text
     value = None if record.value is None else _whole_text(message)
-    headers = json.dumps(dict(message.headers()), ensure_ascii=False) if record.headers else ""
-    return [record.topic, record.partition, record.offset, moment, key, value, headers]
+    headers = json_text(dict(message.headers())) if record.headers else ""
+    return [record.topic, record.partition, record.offset, record.timestamp, key, value, headers]
 
 
 def _whole_text(message: Message) -> str:
@@ -56,7 +55,17 @@ def _whole_text(message: Message) -> str:
 
 
 def _csv(message: Message) -> bytes:
-    return _csv_row(["" if each is None else _inert(each) for each in _row(message)])
+    row = _row(message)
+    row[3] = _moment(row[3])
+    return _csv_row(["" if each is None else _inert(each) for each in row])
+
+
+def _moment(timestamp_ms: int) -> str | int:
+    """Return a time in ISO 8601; as milliseconds if its year has more than four digits."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return timestamp_ms
 
 
 def _inert(cell: Any) -> Any:
@@ -83,7 +92,10 @@ def _json_line(message: Message) -> bytes:
         "value": _whole_text(message) if message.value.is_cut else _json_part(message.value),
         "headers": dict(message.headers()),
     }
-    return json.dumps(line, ensure_ascii=False).encode() + b"\n"
+    try:
+        return json_text(line, allows_nan=False).encode() + b"\n"
+    except (RecursionError, ValueError):  # nested too deeply to be written, or with a number that is none
+        return json_text({**line, "key": message.key.text, "value": message.value.text}).encode() + b"\n"
 
 
 def _json_part(part: Any) -> Any:
@@ -112,7 +124,6 @@ async def _parquet(scan: AsyncIterator[Progress]) -> AsyncIterator[bytes]:
     def write() -> bytes:
         """Write a row group, and return what it added to the file."""
         columns = list(zip(*rows, strict=True))
-        columns[3] = tuple(datetime.fromisoformat(each) for each in columns[3])
         arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
         writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
         rows.clear()

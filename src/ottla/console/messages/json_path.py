@@ -43,7 +43,7 @@ class JsonPath:
     def find(self, data: Any) -> Iterable[Any]:
         """Return the values at this path."""
         if self._names is None:
-            return _find(data, self.steps, 0)
+            return _found(data, self.steps)
         for name in self._names:  # most paths: names only
             if not isinstance(data, dict) or name not in data:
                 return ()
@@ -51,8 +51,17 @@ class JsonPath:
         return (data,)
 
     def replace(self, data: Any, make: Callable[[Any], Any]) -> Any:
-        """Return a copy of `data` with each value at this path replaced."""
-        return _replaced(data, self.steps, 0, make)
+        """Replace each value at this path, in place; return the data."""
+        if not self.steps:
+            return make(data)
+        kind, name = self.steps[-1]
+        holders = _found(data, self.steps[:-1])
+        if kind == "deep":
+            holders = list(_containers(holders))
+        for holder in holders:
+            for key in _keys(holder, kind, name):
+                holder[key] = make(holder[key])
+        return data
 
 
 def read_steps(text: str, at: int) -> tuple[tuple[Step, ...], int]:
@@ -73,65 +82,35 @@ def read_steps(text: str, at: int) -> tuple[tuple[Step, ...], int]:
     return tuple(steps), at
 
 
-def _find(data: Any, steps: tuple[Step, ...], at: int) -> Iterator[Any]:
-    if at == len(steps):
-        yield data
-        return
-    kind, value = steps[at]
-    if kind == "name":
-        if isinstance(data, dict) and value in data:
-            yield from _find(data[value], steps, at + 1)
-    elif kind == "index":
-        if isinstance(data, list) and -len(data) <= value < len(data):
-            yield from _find(data[value], steps, at + 1)
-    elif kind == "all":
-        for each in _children(data):
-            yield from _find(each, steps, at + 1)
-    else:
-        for each in _everywhere(data, value):
-            yield from _find(each, steps, at + 1)
+def _found(data: Any, steps: tuple[Step, ...]) -> list[Any]:
+    """Return the values at the end of the steps, in time that grows with the data, however deep it is."""
+    found = [data]
+    for kind, value in steps:
+        holders = _containers(found) if kind == "deep" else found
+        found = [each[key] for each in holders for key in _keys(each, kind, value)]
+    return found
 
 
-def _children(data: Any) -> Any:
+def _keys(data: Any, kind: str, value: Any) -> Iterable[Any]:
+    """Return the keys or indexes of what one step finds in an object or an array."""
     if isinstance(data, dict):
-        return data.values()
-    return data if isinstance(data, list) else ()
+        if kind == "all":
+            return list(data)
+        return (value,) if kind in ("name", "deep") and value in data else ()
+    if isinstance(data, list):
+        if kind == "all":
+            return range(len(data))
+        return (value,) if kind == "index" and -len(data) <= value < len(data) else ()
+    return ()
 
 
-def _everywhere(data: Any, name: str) -> Iterator[Any]:
-    waiting = [data]
+def _containers(data: list[Any]) -> Iterator[Any]:
+    """Yield each object and array within some data once, though they may be within each other."""
+    waiting = data[::-1]
+    seen: set[int] = set()
     while waiting:
         each = waiting.pop()
-        if isinstance(each, dict) and name in each:
-            yield each[name]
-        waiting.extend(_children(each))
-
-
-def _replaced(data: Any, steps: tuple[Step, ...], at: int, make: Callable[[Any], Any]) -> Any:
-    if at == len(steps):
-        return make(data)
-    kind, value = steps[at]
-    if isinstance(data, dict):
-        if kind == "deep":
-            return {
-                name: _replaced(each, steps, at + 1, make)
-                if name == value
-                else _replaced(each, steps, at, make)
-                for name, each in data.items()
-            }
-        if kind == "all" or (kind == "name" and value in data):
-            chosen = data if kind == "all" else {value}
-            return {
-                name: _replaced(each, steps, at + 1, make) if name in chosen else each
-                for name, each in data.items()
-            }
-    if isinstance(data, list):
-        if kind == "deep":
-            return [_replaced(each, steps, at, make) for each in data]
-        if kind == "all":
-            return [_replaced(each, steps, at + 1, make) for each in data]
-        if kind == "index" and -len(data) <= value < len(data):
-            found = list(data)
-            found[value] = _replaced(found[value], steps, at + 1, make)
-            return found
-    return data
+        if isinstance(each, dict | list) and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            waiting.extend(each.values() if isinstance(each, dict) else each)

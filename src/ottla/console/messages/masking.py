@@ -12,9 +12,19 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from ottla.console.messages.decoding import Headers
 from ottla.console.messages.json_path import JsonPath
 
 HIDDEN = "••••••"
+ORIGIN_HEADERS = (
+    "ottla.source.topic",
+    "__connect.errors.topic",
+    "__streams.errors.topic",
+    "kafka_dlt-original-topic",
+)
+"""Headers of dead letters that name the topic they come from, whose rules hold for them too: of pipelines on
+Spark, of Kafka Connect, of Kafka Streams, of Spring.
+"""
 KEY, VALUE, HEADER = "key", "value", "header"
 
 
@@ -54,6 +64,14 @@ class Masking:
     def of(cls, masks: tuple[Mask, ...], topic: str) -> Masking:
         """Return the rules for a topic."""
         return cls(tuple(each for each in masks if each.fits(topic)))
+
+    def with_origins(self, masks: tuple[Mask, ...], headers: Headers) -> Masking:
+        """Return these rules, and those of the topics that the headers of a dead letter name."""
+        origins = {
+            (value or b"").decode(errors="replace") for name, value in headers if name in ORIGIN_HEADERS
+        }
+        more = tuple(each for each in masks if each not in self.masks and any(map(each.fits, origins)))
+        return Masking((*self.masks, *more)) if more else self
 
     def __bool__(self) -> bool:
         return bool(self.masks)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.client.consumer import ConsumerRecord
-from ottla.console.messages.decoding import PARSED_BYTES, Decoded, MessageDecoder
-from ottla.console.messages.masking import HIDDEN, KEY, VALUE, Masking
+from ottla.console.messages.decoding import PARSED_BYTES, Decoded, MessageDecoder, json_text
+from ottla.console.messages.json_path import JsonPath
+from ottla.console.messages.masking import HIDDEN, KEY, VALUE, Mask, Masking
 
 PREVIEW_CHARACTERS = 240
 
@@ -23,16 +23,21 @@ class Reading:
     value_format: str = "auto"
     masking: Masking = field(default_factory=Masking)
     limit: int = PARSED_BYTES
+    masks: tuple[Mask, ...] = ()
+    """The rules of all topics: dead letters are masked as in the topic that they come from."""
 
 
 class Message:
     """One record as the console sees it."""
 
-    __slots__ = ("_key", "_value", "reading", "record")
+    __slots__ = ("_key", "_value", "masking", "reading", "record")
 
     def __init__(self, record: ConsumerRecord, reading: Reading) -> None:
         self.record = record
         self.reading = reading
+        self.masking = reading.masking
+        if reading.masks and record.headers:
+            self.masking = self.masking.with_origins(reading.masks, record.headers)
         self._key: Decoded | None = None
         self._value: Decoded | None = None
 
@@ -41,7 +46,7 @@ class Message:
         """The key, decoded and masked."""
         if self._key is None:
             found = self._decoded(self.record.key, self.reading.key_format, KEY)
-            self._key = _hidden(found) if self.reading.masking.hides(KEY) else found
+            self._key = _hidden(found) if self.masking.hides(KEY) else found
         return self._key
 
     @property
@@ -54,9 +59,9 @@ class Message:
 
     def headers(self) -> list[tuple[str, str | None]]:
         """Return the headers as text; a header's value that is not text is written in hexadecimal."""
-        masking = self.reading.masking
+        masking = self.masking
         return [
-            (name, HIDDEN if masking.hides_header(name) else _header_text(value))
+            (_readable(name), HIDDEN if masking.hides_header(name) else _header_text(value))
             for name, value in self.record.headers
         ]
 
@@ -67,6 +72,22 @@ class Message:
             if key == name:
                 found = value
         return found
+
+    def preview_of(self, path: JsonPath) -> str:
+        """Return what a path finds in the value, as a short text; empty if there is nothing."""
+        found = path.find(self.value.data) if self.value.is_structured else ()
+        try:
+            texts = [each if isinstance(each, str) else json_text(each) for each in found]
+        except RecursionError:
+            return "…"
+        text = ", ".join(texts).encode(errors="replace").decode()
+        return text if len(text) <= PREVIEW_CHARACTERS else text[:PREVIEW_CHARACTERS] + "…"
+
+    def without_decoded(self) -> Message:
+        """Drop what was decoded, if it is large; it is decoded again when it is looked at."""
+        if len(self.record.value or b"") > PARSED_BYTES // 16:
+            self._key = self._value = None
+        return self
 
     def as_json(self, *, preview: bool = False) -> dict[str, Any]:
         """Return it as JSON; with `preview`, long texts are cut."""
@@ -89,17 +110,20 @@ class Message:
         )
 
     def _masked(self, found: Decoded) -> Decoded:
-        masking = self.reading.masking
+        masking = self.masking
         if not masking or self.record.value is None:
             return found
         if masking.hides(VALUE):
             return _hidden(found)
         if not masking.paths():
             return found
-        if not found.is_structured:
-            return _hidden(found)  # it cannot be looked into
+        if not isinstance(found.data, dict | list):
+            return _hidden(found)  # it cannot be looked into, or is a text that may hold JSON itself
         data = masking.masked(found.data)
-        return Decoded(found.kind, json.dumps(data, ensure_ascii=False), found.size, data, found.problem)
+        try:
+            return Decoded(found.kind, json_text(data), found.size, data, found.problem)
+        except RecursionError:
+            return _hidden(found)
 
 
 def _hidden(found: Decoded) -> Decoded:
@@ -112,6 +136,11 @@ def _part(part: Decoded, preview: bool) -> dict[str, Any]:
     if preview and len(text) > PREVIEW_CHARACTERS:
         text, is_cut = text[:PREVIEW_CHARACTERS], True
     return {"kind": part.kind, "text": text, "size": part.size, "cut": is_cut, "problem": part.problem}
+
+
+def _readable(name: str) -> str:
+    """Return a header's name without the halves of characters that stand for bytes that are no text."""
+    return name if name.isascii() else name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _header_text(value: bytes | None) -> str | None:

@@ -15,6 +15,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.consumer import ConsumerRecord
 from ottla.client.offsets import list_offsets, offset_ranges
 from ottla.common.ids import TopicPartition
+from ottla.console.messages.decoding import PARSED_BYTES
 from ottla.console.messages.expression import time_ms
 from ottla.console.messages.reader import read, records_of
 
@@ -22,6 +23,9 @@ NEWEST, OLDEST, OFFSET, TIME = "newest", "oldest", "offset", "time"
 STARTS = (NEWEST, OLDEST, OFFSET, TIME)
 MAX_ROUNDS = 6
 PARTITION_BYTES = 256 * 1024
+PAGE_BYTES = 64 * 1024 * 1024
+LEAST_BYTES = 4 * 1024
+"""Of each key and value on a page, however many there are."""
 _CURSOR = re.compile(r"\d{1,9}=\d{1,18}(,\d{1,9}=\d{1,18})*", re.ASCII)
 
 Ranges = dict[int, tuple[int, int]]
@@ -79,10 +83,16 @@ async def start_offsets(cluster: Cluster, topic: str, ranges: Ranges, start: str
     return {index: first if start == OLDEST else end for index, (first, end) in ranges.items()}
 
 
+def _kept_bytes(limit: int, ranges: Ranges) -> int:
+    """Return how much of each key and value is kept, for a list that shows their beginnings."""
+    return min(PARSED_BYTES, max(LEAST_BYTES, PAGE_BYTES // (limit * max(1, len(ranges)))))
+
+
 async def forward(cluster: Cluster, topic: str, ranges: Ranges, begin: Offsets, limit: int) -> Page:
     """Return the first records from `begin` on, by time."""
     positions = {index: max(offset, ranges[index][0]) for index, offset in begin.items() if index in ranges}
     by_partition: dict[int, list[ConsumerRecord]] = {}
+    keep = _kept_bytes(limit, ranges)
     for _ in range(MAX_ROUNDS):
         left = {
             index: offset
@@ -96,7 +106,7 @@ async def forward(cluster: Cluster, topic: str, ranges: Ranges, begin: Offsets, 
         ends = {index: min(ranges[index][1], offset + limit) for index, offset in left.items()}
         async for chunk in read(cluster, topic, left, ends, partition_bytes=PARTITION_BYTES):
             index = chunk.partition.partition
-            by_partition.setdefault(index, []).extend(records_of(chunk))
+            by_partition.setdefault(index, []).extend(records_of(chunk, keep))
             positions[index] = min(chunk.next_offset, ends[index])
     merged = heapq.merge(*by_partition.values(), key=lambda each: (each.timestamp, each.partition))
     taken = [each for each, _ in zip(merged, range(limit), strict=False)]
@@ -114,7 +124,7 @@ async def backward(cluster: Cluster, topic: str, ranges: Ranges, before: Offsets
     tops = {index: min(offset, ranges[index][1]) for index, offset in before.items() if index in ranges}
     bottoms = dict(tops)
     by_partition: dict[int, list[ConsumerRecord]] = {index: [] for index in tops}
-    window = limit
+    window, keep = limit, _kept_bytes(limit, ranges)
     for _ in range(MAX_ROUNDS):
         left = {
             index: bottom
@@ -126,7 +136,7 @@ async def backward(cluster: Cluster, topic: str, ranges: Ranges, before: Offsets
         begin = {index: max(ranges[index][0], bottom - window) for index, bottom in left.items()}
         found: dict[int, list[ConsumerRecord]] = {}
         async for chunk in read(cluster, topic, begin, left, partition_bytes=PARTITION_BYTES):
-            found.setdefault(chunk.partition.partition, []).extend(records_of(chunk))
+            found.setdefault(chunk.partition.partition, []).extend(records_of(chunk, keep))
         for index, records in found.items():
             by_partition[index] = records + by_partition[index]
         bottoms.update(begin)

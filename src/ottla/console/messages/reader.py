@@ -5,7 +5,8 @@ while the batches of the last one are looked at.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.client.cluster import Cluster
@@ -14,6 +15,7 @@ from ottla.client.consumer.fetching.record import Batch, Decoder
 from ottla.client.errors import raise_for
 from ottla.client.offsets import by_leader
 from ottla.common.ids import TopicPartition
+from ottla.console.messages.decoding import Beginning
 from ottla.protocol.errors import CorruptMessage, InvalidRecord, KafkaError, OffsetOutOfRange
 from ottla.protocol.fetch_client import Fetched, FetchPartitionRequest, FetchSettings, Topic
 from ottla.protocol.records.batch import iter_batches
@@ -147,16 +149,36 @@ def _chunk(
     return None
 
 
-def records_of(chunk: Chunk) -> list[ConsumerRecord]:
-    """Return the records of a chunk, without control batches; those of a corrupt batch are left out."""
-    found: list[ConsumerRecord] = []
+def records_by_batch(chunk: Chunk) -> Iterator[list[ConsumerRecord]]:
+    """Yield the records of each batch of a chunk; none of control batches and of corrupt ones.
+
+    A megabyte of batches may unpack to many gigabytes: only one batch is unpacked at a time.
+    """
     for batch in chunk.batches:
-        if batch[0].is_control:
-            continue
-        try:
-            found += _decoder.decode(chunk.partition, [batch], chunk.position)
-        except (InvalidRecord, CorruptMessage):
-            continue
-    if found and found[-1].offset >= chunk.end:
-        found = [each for each in found if each.offset < chunk.end]
-    return found
+        found: list[ConsumerRecord] = []
+        if not batch[0].is_control:
+            with suppress(InvalidRecord, CorruptMessage):
+                found = list(_decoder.decode(chunk.partition, [batch], chunk.position))
+        if found and found[-1].offset >= chunk.end:
+            found = [each for each in found if each.offset < chunk.end]
+        yield found
+
+
+def records_of(chunk: Chunk, keep: int | None = None) -> list[ConsumerRecord]:
+    """Return the records of a chunk; of large keys and values only the first `keep` bytes."""
+    return [
+        each if keep is None else shortened(each, keep)
+        for records in records_by_batch(chunk)
+        for each in records
+    ]
+
+
+def shortened(record: ConsumerRecord, keep: int) -> ConsumerRecord:
+    """Return a record with no more than the beginning of its key and its value."""
+    if len(record.key or b"") <= keep and len(record.value or b"") <= keep:
+        return record
+    return record._replace(key=_beginning(record.key, keep), value=_beginning(record.value, keep))
+
+
+def _beginning(raw: bytes | None, keep: int) -> bytes | None:
+    return raw if raw is None or len(raw) <= keep else Beginning.of(raw, keep)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import ConsumerRecord
@@ -19,12 +20,14 @@ from ottla.console.messages.decoding import GZIP
 from ottla.console.messages.expression import Expression
 from ottla.console.messages.message import Message, Reading
 from ottla.console.messages.positions import Offsets, Ranges
-from ottla.console.messages.reader import Chunk, read, records_of
+from ottla.console.messages.reader import Chunk, read, records_by_batch
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
 from ottla.protocol.records.records import record_data
 
 PROGRESS_EVERY_MS = 250
 ESCAPE = b"\\u"
+HELD_BYTES = 64 * 1024 * 1024
+"""Of hits, before they are handed out."""
 
 
 @dataclass(slots=True)
@@ -77,54 +80,71 @@ async def search(
     began = reported_ms = clock.mono_ms()
     state = Progress(0, total, 0, 0.0)
     async for chunk in read(cluster, reading.topic, positions, ends):
-        hits, partly = await asyncio.to_thread(matches, chunk, reading, expression)
-        state.partly += partly
-        room = limit - state.found
-        is_full = len(hits) >= room
+        left: Chunk | None = chunk
         index = chunk.partition.partition
-        reached = hits[room - 1].record.offset + 1 if is_full else min(chunk.next_offset, chunk.end)
-        state.hits += hits[:room]
-        state.found += min(len(hits), room)
-        state.scanned += reached - chunk.position
-        positions[index] = reached
-        now = clock.mono_ms()
-        state.seconds = (now - began) / 1000
+        is_full = False
+        while left is not None and not is_full:
+            position = left.position
+            hits, partly, left = await asyncio.to_thread(matches, left, reading, expression)
+            state.partly += partly
+            room = limit - state.found
+            is_full = len(hits) >= room
+            reached = min(chunk.next_offset, chunk.end) if left is None else left.position
+            if is_full:
+                reached = hits[room - 1].record.offset + 1
+            state.hits += hits[:room]
+            state.found += min(len(hits), room)
+            state.scanned += reached - position
+            positions[index] = reached
+            now = clock.mono_ms()
+            state.seconds = (now - began) / 1000
+            is_due = now - reported_ms >= PROGRESS_EVERY_MS or (hits and state.found == len(state.hits))
+            if not is_full and (is_due or left is not None):
+                reported_ms = now
+                yield state
+                state.hits = []
         if is_full:
             break
-        if now - reported_ms >= PROGRESS_EVERY_MS or (hits and state.found == len(state.hits)):
-            reported_ms = now
-            yield state
-            state.hits = []
     state.is_done = True
     if any(positions[index] < ends[index] for index in positions):
         state.cursor = positions
     yield state
 
 
-def matches(chunk: Chunk, reading: Reading, expression: Expression) -> tuple[list[Message], int]:
-    """Return the messages of a chunk that match, and how many could only be searched in part."""
-    records: list[ConsumerRecord] = []
+class Matched(NamedTuple):
+    """The messages of a chunk that match, and how many others could only be searched in part."""
+
+    hits: list[Message]
+    partly: int
+    left: Chunk | None
+    """The batches that were not looked at, because the hits before them are large."""
+
+
+def matches(chunk: Chunk, reading: Reading, expression: Expression) -> Matched:
+    """Look for the messages of a chunk that match."""
     is_as_written = not {reading.key_format, reading.value_format} & {"hex", "base64"}
     needles = expression.needles if is_as_written else ()
-    if needles and not reading.decoder.has_registry:
-        for batch in chunk.batches:
-            header = batch[0]
-            if not header.is_control and header.record_count and _may_match(batch, needles):
-                records += records_of(chunk._replace(batches=[batch]))
-    else:
-        records = records_of(chunk)
-        if needles:
-            records = [each for each in records if _record_may_match(each, needles)]
+    skips_batches = needles and not reading.decoder.has_registry
     test = expression.test
-    found = []
-    partly = 0
-    for record in records:
-        message = Message(record, reading)
-        if test(message):
-            found.append(message)
-        elif len(record.value or b"") > reading.limit:
-            partly += 1
-    return found, partly
+    hits: list[Message] = []
+    held = partly = 0
+    for count, batch in enumerate(chunk.batches, 1):
+        header = batch[0]
+        if skips_batches and (header.is_control or not header.record_count or not _may_match(batch, needles)):
+            continue
+        for record in next(records_by_batch(chunk._replace(batches=[batch]))):
+            if needles and not skips_batches and not _record_may_match(record, needles):
+                continue
+            message = Message(record, reading)
+            if test(message):
+                hits.append(message.without_decoded())
+                held += len(record.value or b"") + len(record.key or b"")
+            elif len(record.value or b"") > reading.limit:
+                partly += 1
+        if held > HELD_BYTES and count < len(chunk.batches):
+            left = chunk._replace(batches=chunk.batches[count:], position=header.next_offset)
+            return Matched(hits, partly, left)
+    return Matched(hits, partly, None)
 
 
 def _may_match(batch: tuple[object, object], needles: tuple[bytes, ...]) -> bool:

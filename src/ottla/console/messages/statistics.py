@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.client.cluster import Cluster
+from ottla.client.consumer import ConsumerRecord
 from ottla.common.clock import Clock
 from ottla.console.messages.positions import Ranges
-from ottla.console.messages.reader import Chunk, read, records_of
+from ottla.console.messages.reader import Chunk, read, records_by_batch
 from ottla.protocol.records.compression import CODEC_NAMES
 
 PROGRESS_EVERY_MS = 500
@@ -119,10 +120,12 @@ class Statistics:
         for header, _ in chunk.batches:
             self.batches[CODEC_NAMES[header.codec] if header.codec < len(CODEC_NAMES) else "unknown"] += 1
             self.stored_bytes += header.size_bytes
-        records = records_of(chunk)
+        for records in records_by_batch(chunk):
+            if records:
+                self._add_records(chunk, records)
         self.scanned += min(chunk.next_offset, chunk.end) - chunk.position
-        if not records:
-            return
+
+    def _add_records(self, chunk: Chunk, records: list[ConsumerRecord]) -> None:
         self.partitions[chunk.partition.partition] += len(records)
         times = [each.timestamp for each in records]
         first, last = min(times), max(times)

@@ -17,13 +17,14 @@ from ottla.console.clusters.live import LiveCluster
 from ottla.console.messages.expression import Expression
 from ottla.console.messages.message import Message, Reading
 from ottla.console.messages.positions import Offsets
-from ottla.console.messages.reader import read
+from ottla.console.messages.reader import Chunk, read, shortened
 from ottla.console.messages.search import matches
 
 TICK_S = 0.25
 SHOWN = 40
 READ_FOR_MATCHES = 20_000
 PARTITION_BYTES = 256 * 1024
+KEPT_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -34,6 +35,14 @@ class TailUpdate:
     written: int = 0
     skipped: int = 0
     seconds: float = TICK_S
+
+    def add(self, messages: list[Message]) -> None:
+        """Add messages; keep the newest ones."""
+        found = sorted(
+            [*self.messages, *messages], key=lambda each: (each.record.timestamp, each.record.offset)
+        )
+        self.skipped += max(0, len(found) - SHOWN)
+        self.messages = found[-SHOWN:]
 
     def as_json(self) -> dict[str, object]:
         """Return the numbers as JSON."""
@@ -61,11 +70,10 @@ async def tail(
                 update.skipped += first - positions[index]
                 positions[index] = min(first, end)
             async for chunk in read(cluster, topic, positions, ends, partition_bytes=PARTITION_BYTES):
-                update.messages += (await asyncio.to_thread(matches, chunk, reading, expression))[0]
-            update.messages.sort(key=lambda each: (each.record.timestamp, each.record.offset))
-            if len(update.messages) > SHOWN:
-                update.skipped += len(update.messages) - SHOWN
-                update.messages = update.messages[-SHOWN:]
+                left: Chunk | None = chunk
+                while left is not None:
+                    hits, _, left = await asyncio.to_thread(matches, left, reading, expression)
+                    update.add([Message(shortened(each.record, KEPT_BYTES), reading) for each in hits])
         positions = dict(ends)
         yield update
         await asyncio.sleep(TICK_S)

@@ -16,6 +16,7 @@ class ConnectClient:
     def __init__(self, url: str) -> None:
         self._client = JsonClient(url)
         self.url = self._client.url
+        self._secrets: dict[str, frozenset[str]] = {}
 
     async def get(self, *segments: object, **query: object) -> Any:
         """GET a path."""
@@ -47,6 +48,20 @@ class ConnectClient:
             if error.status != NOT_FOUND:
                 raise
             return {"connector": {"state": "UNASSIGNED"}}
+
+    async def secrets(self, name: str, config: dict[str, str]) -> frozenset[str]:
+        """Return the settings that a connector's class declares as passwords; it is asked once."""
+        plugin = config.get("connector.class", "")
+        if plugin not in self._secrets:
+            try:
+                found = await self.validate(plugin.rpartition(".")[2], {"name": name, **config})
+            except ServiceRefused:
+                return frozenset()
+            definitions = (each["definition"] for each in found.get("configs", []))
+            self._secrets[plugin] = frozenset(
+                each["name"] for each in definitions if each.get("type") == "PASSWORD"
+            )
+        return self._secrets[plugin]
 
     async def plugins(self) -> list[dict[str, Any]]:
         """Return the connector classes that are installed."""

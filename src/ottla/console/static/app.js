@@ -95,11 +95,11 @@
     banner.textContent = message;
     banner.hidden = !message;
   };
-  let wasLost = false;
+  let wasLost = false, events = null;
   const follow = () => {
     const source = document.body.dataset.events;
-    if (!source || !window.EventSource) return;
-    const events = new EventSource(source);
+    if (!source || !window.EventSource || document.hidden || events) return;
+    events = new EventSource(source);
     events.addEventListener("state", (event) => {
       const state = JSON.parse(event.data);
       if (!state.ok) { wasLost = true; lost("No broker answers: " + state.message + " This page recovers by itself."); return; }
@@ -115,12 +115,20 @@
       $$(".plot").forEach(draw);
     });
     events.onerror = () => {
-      if (events.readyState === EventSource.CLOSED) { setTimeout(follow, 2000); probe(); }
+      if (!events) return;
+      if (events.readyState === EventSource.CLOSED) { events = null; setTimeout(follow, 2000); probe(); }
       else lost("The console cannot be reached; trying again.");
     };
     events.onopen = () => lost("");
-    addEventListener("pagehide", () => events.close());
   };
+  const unfollow = () => { if (events) { events.close(); events = null; } };
+  // Browsers open six connections to a host: pages that are not looked at give theirs back.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) { unfollow(); restTail(); }
+    else { follow(); if (isResting) startTail($("#tail")); }
+  });
+  addEventListener("pagehide", unfollow);
+  addEventListener("pageshow", (event) => { if (event.persisted) follow(); });
   const probe = () => fetch(document.body.dataset.base, { redirect: "manual", headers: BACKGROUND }).then((answer) => {
     if (answer.type === "opaqueredirect") location.href = "/login?to=" + encodeURIComponent(location.pathname); // the session is over
     else if (answer.ok && $("[data-recovers]")) location.reload();
@@ -212,8 +220,10 @@
     searching.onerror = () => { if (searching && searching.readyState === EventSource.CLOSED) { $("#search-text").textContent = "the search ended: see the expression"; stopSearch(""); } else stopSearch("interrupted"); };
     addEventListener("pagehide", () => stopSearch(""));
   };
-  let tailing = null, tailTotals = { written: 0, skipped: 0 };
+  let tailing = null, isResting = false, tailTotals = { written: 0, skipped: 0 };
+  const restTail = () => { if (tailing) { tailing.close(); tailing = null; isResting = true; } };
   const startTail = (box) => {
+    isResting = false;
     tailing = new EventSource(box.dataset.src);
     tailing.addEventListener("rows", (event) => addRows(JSON.parse(event.data), true, 400));
     tailing.addEventListener("tick", (event) => {
@@ -278,7 +288,7 @@
   const saveFilter = () => {
     const form = $("#filters");
     const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== "")).toString();
-    const name = ["where", "text", "key", "header", "at"].map((each) => form.elements[each].value).find(Boolean) || form.elements.start.value;
+    const name = ["where", "text", "key", "header", "columns", "at"].map((each) => form.elements[each].value).find(Boolean) || form.elements.start.value;
     localStorage.setItem(filterKey(), JSON.stringify([...savedFilters(), { name: name.slice(0, 60), query }]));
     showSaved();
   };
@@ -289,7 +299,7 @@
     showSaved();
     const search = $("#search"), tail = $("#tail");
     if (search) startSearch(search);
-    if (tail) startTail(tail);
+    if (tail && document.hidden) isResting = true; else if (tail) startTail(tail);
     addEventListener("resize", () => $$(".plot").forEach(draw));
   };
   document.addEventListener("htmx:afterSwap", (event) => { if ($("[data-reload]", event.target)) location.reload(); localTimes(event.target); if (event.target === document.body) { showSaved(); $$(".plot").forEach(draw); } });

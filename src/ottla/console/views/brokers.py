@@ -126,6 +126,7 @@ SECTION = Section(
                 Parameter("reset", "true: back to its default", "boolean"),
                 Parameter("all_brokers", "true: of all brokers", "boolean"),
             ),
+            shows_value=True,
         ),
         Action(
             "/brokers/{node}/unregister",

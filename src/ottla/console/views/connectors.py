@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ottla.connect.config.keys import HIDDEN, PASSWORD
+from ottla.connect.config.secrets import masked_by_names, unmasked
+from ottla.connect.errors import WrongConfig
 from ottla.console.context import Context
 from ottla.console.services.connect_client import ConnectClient
-from ottla.console.services.http_json import ServiceUnavailable
+from ottla.console.services.http_json import ServiceRefused, ServiceUnavailable
 from ottla.console.table import Action, Data, Form, Outcome, Parameter, Section, UserError, View
 
 CONTROLS = {"pause": "PUT", "resume": "PUT", "stop": "PUT", "restart": "POST"}
-HIDDEN = "PASSWORD"
+OTHER = "Other settings"
+NOT_FOUND = 404
+_NAMES = ("name", "connector.class")
 CONTROLS_IN = {"PAUSED": ("resume", "stop", "restart"), "STOPPED": ("resume",)}
 """What is offered in a state; in all others, all but resume."""
 
@@ -64,6 +69,8 @@ async def connector(ctx: Context) -> Data:
     info = await connect.get("connectors", name)
     status = await connect.status(name)
     config = dict(info.get("config", {}))
+    secrets = await connect.secrets(name, config)
+    config = {key: HIDDEN if key in secrets else each for key, each in masked_by_names(config).items()}
     return {
         "connector": _row(name, {"info": info, "status": status}),
         "worker": status.get("connector", {}).get("worker_id", ""),
@@ -124,9 +131,19 @@ async def configuration(ctx: Context) -> Data:
     name, plugin = ctx.query("name"), ctx.query("class")
     config: dict[str, str] = {}
     if name:
-        config = dict(await connect.get("connectors", name, "config"))
+        config = await _stored(connect, name)
         plugin = config.get("connector.class", plugin)
     return await _form(connect, name, plugin, config)
+
+
+async def _stored(connect: ConnectClient, name: str) -> dict[str, str]:
+    """Return the settings of a connector, with those secrets that Kafka Connect does not hide."""
+    try:
+        return dict(await connect.get("connectors", name, "config"))
+    except ServiceRefused as error:
+        if error.status != NOT_FOUND:
+            raise
+        return {}
 
 
 async def _form(connect: ConnectClient, name: str, plugin: str, config: dict[str, str]) -> Data:
@@ -143,6 +160,11 @@ async def _form(connect: ConnectClient, name: str, plugin: str, config: dict[str
             field = _field(each, given)
             if field["is_visible"]:
                 groups.setdefault(field["group"], []).append(field)
+        known = {each["definition"]["name"] for each in checked.get("configs", [])}
+        shown = masked_by_names(config)
+        others = [_other(each, shown[each]) for each in sorted(config) if each not in {*known, *_NAMES}]
+        if others:
+            groups[OTHER] = others
     return {
         "name": name,
         "chosen_class": plugin,
@@ -154,6 +176,12 @@ async def _form(connect: ConnectClient, name: str, plugin: str, config: dict[str
     }
 
 
+def _other(name: str, value: str) -> dict[str, Any]:
+    """Return the field of a setting that the class does not declare, such as an override of its client's."""
+    definition = {"name": name, "group": OTHER}
+    return _field({"definition": definition, "value": {}}, {name: value})
+
+
 def _field(each: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
     definition, value = each["definition"], each["value"]
     name = definition["name"]
@@ -163,27 +191,45 @@ def _field(each: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
         "title": definition.get("display_name") or name,
         "doc": definition.get("documentation") or "",
         "type": definition.get("type", "STRING"),
-        "is_secret": definition.get("type") == HIDDEN,
+        "is_secret": definition.get("type") == PASSWORD,
         "is_required": bool(definition.get("required")),
         "default": default or "",
-        "value": given.get(name, ""),
+        "value": _shown(definition, given),
         "choices": value.get("recommended_values") or [],
         "errors": value.get("errors") or [],
-        "is_visible": value.get("visible", True) and name not in ("name", "connector.class"),
+        "is_visible": value.get("visible", True) and name not in _NAMES,
         "group": definition.get("group") or "Settings",
         "is_important": definition.get("importance") == "HIGH",
     }
 
 
-def _config(form: Form) -> dict[str, str]:
+def _shown(definition: dict[str, Any], given: dict[str, str]) -> str:
+    name = definition["name"]
+    if definition.get("type") == PASSWORD and given.get(name):
+        return HIDDEN
+    return masked_by_names({name: given.get(name, "")})[name]
+
+
+async def _config(ctx: Context, form: Form) -> dict[str, str]:
+    """Return the settings of a form; those that it shows as hidden stay as they are stored."""
     found = {key: value for key, value in form.prefixed("config.").items() if value.strip()}
+    for line in form.text("more", "").splitlines():
+        name, equals, value = line.partition("=")
+        if line.strip() and not (equals and name.strip()):
+            raise UserError(f"{line!r} is not a setting: write name=value, one per line.")
+        if line.strip():
+            found[name.strip()] = value.strip()
     found["connector.class"] = form.text("class")
-    return found
+    name = form.text("name", "").strip()
+    try:
+        return unmasked(found, await _stored(_connect(ctx), name) if name else None)
+    except WrongConfig as error:
+        raise UserError(f"{error}.") from None
 
 
 async def check(ctx: Context, form: Form) -> Outcome:
     """Validate settings without saving them."""
-    config = _config(form)
+    config = await _config(ctx, form)
     page = await _form(_connect(ctx), form.text("name", ""), form.text("class"), config)
     page |= {"is_checked": True, "is_new": form.text("is_new", "true") == "true"}
     return Outcome("", "", {"error_count": page["errors"]}, page, "connector_form.html")
@@ -192,7 +238,7 @@ async def check(ctx: Context, form: Form) -> Outcome:
 async def save(ctx: Context, form: Form) -> Outcome:
     """Create a connector, or change its settings."""
     connect, name = _connect(ctx), form.text("name").strip()
-    found = await connect.send("PUT", _config(form), "connectors", name, "config")
+    found = await connect.send("PUT", await _config(ctx, form), "connectors", name, "config")
     return Outcome(
         f"Connector {name} is saved.", ctx.url("connectors", name), {"name": found.get("name", name)}
     )
@@ -225,7 +271,7 @@ async def delete(ctx: Context, form: Form) -> Outcome:
 _SETTINGS = (
     Parameter("name", "The connector", required=True),
     Parameter("class", "Its class", required=True),
-    Parameter("config", "Settings by name", "object"),
+    Parameter("config", "Settings by name; what is shown as hidden stays as it is", "object"),
 )
 
 SECTION = Section(

@@ -10,6 +10,8 @@ from ottla.console.table import Action, Form, Outcome, Parameter, Section, UserE
 from ottla.console.views.messages import FILTER_QUERY, READ_QUERY, check_messages_shown, scan_of
 
 USUAL, MAX_COPIED = 1_000, 100_000
+LONGEST_MS = 45_000
+"""Browsers and this server wait no longer than a minute."""
 
 
 async def copy(ctx: Context, form: Form) -> Outcome:
@@ -25,17 +27,25 @@ async def copy(ctx: Context, form: Form) -> Outcome:
         hint = "Copy the rest from a later offset or time."
         raise UserError(f"At most {MAX_COPIED:,} messages are copied at once.", hint)
     await ctx.admin.describe_topics([target])  # it is not created by a slip of the pen
-    copied = await _write(ctx, target, await scan_of(ctx, limit))
+    copied, last = await _write(ctx, target, await scan_of(ctx, limit))
     what = "1 message is" if copied == 1 else f"{copied:,} messages are"
-    return Outcome(
-        f"{what} copied from {topic} to {target}.", ctx.url("topics", target, "messages"), {"copied": copied}
-    )
+    message = f"{what} copied from {topic} to {target}."
+    if not last.is_done:
+        message += (
+            f" That took long, so only {last.scanned:,} of {last.total:,} messages were looked at:"
+            " copy the rest from a later time."
+        )
+    data = {"copied": copied, "scanned": last.scanned, "total": last.total}
+    return Outcome(message, ctx.url("topics", target, "messages"), data)
 
 
-async def _write(ctx: Context, target: str, scan: AsyncIterator[Progress]) -> int:
-    producer = await ctx.live.producer()
-    copied = 0
+async def _write(ctx: Context, target: str, scan: AsyncIterator[Progress]) -> tuple[int, Progress]:
+    """Write what a scan finds; return how much that is, and how far the scan came in the time it has."""
+    producer, clock = await ctx.live.producer(), ctx.live.clock
+    copied, until = 0, clock.mono_ms() + LONGEST_MS
     async for progress in scan:
+        if any(each.masking for each in progress.hits):
+            raise UserError("Some of these messages come from a topic whose parts are masked.", status=403)
         deliveries = [
             await producer.send(
                 target,
@@ -49,7 +59,9 @@ async def _write(ctx: Context, target: str, scan: AsyncIterator[Progress]) -> in
         for delivery in deliveries:
             await delivery
         copied += len(deliveries)
-    return copied
+        if clock.mono_ms() > until:
+            break
+    return copied, progress
 
 
 SECTION = Section(

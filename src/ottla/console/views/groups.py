@@ -257,6 +257,18 @@ async def delete(ctx: Context, form: Form) -> Outcome:
     return Outcome(f"Group {name} is deleted.", ctx.url("groups"))
 
 
+async def delete_offsets(ctx: Context, form: Form) -> Outcome:
+    """Delete the offsets of a group in one topic, which it does not read any more."""
+    name, topic = ctx.params["group"], form.text("topic")
+    if form.text("confirm", "") != name:
+        raise UserError(f"Type the group's name, {name}, to confirm.")
+    chosen = [at for at in await ctx.admin.group_offsets(name) if at.topic == topic]
+    if not chosen:
+        raise UserError(f"{name} has no offsets in {topic}.")
+    await ctx.admin.delete_group_offsets(name, chosen)
+    return Outcome(f"{name} has no offsets in {topic} any more.", ctx.url("groups", name))
+
+
 async def remove_member(ctx: Context, form: Form) -> Outcome:
     """Remove a member from a classic group."""
     name, member, instance = ctx.params["group"], form.text("member", ""), form.text("instance", "")
@@ -306,7 +318,16 @@ SECTION = Section(
             fields=_RESET,
             is_change=False,
         ),
-        Action("/groups/{group}/reset", "Reset offsets", reset, fields=_RESET),
+        Action("/groups/{group}/reset", "Reset offsets", reset, fields=_RESET, shows_value=True),
+        Action(
+            "/groups/{group}/delete-offsets",
+            "Delete the offsets of a group in a topic",
+            delete_offsets,
+            fields=(
+                Parameter("topic", "The topic", required=True),
+                Parameter("confirm", "The group's name", required=True),
+            ),
+        ),
         Action(
             "/groups/{group}/delete",
             "Delete a group",

@@ -12,6 +12,7 @@ from ottla.console.messages import positions
 from ottla.console.messages.decoding import FORMATS, PARSED_BYTES
 from ottla.console.messages.export import CSV, KINDS, exported
 from ottla.console.messages.expression import Expression, everything, joined, parse, quoted
+from ottla.console.messages.json_path import JsonPath
 from ottla.console.messages.message import Message, Reading
 from ottla.console.messages.search import Progress, search
 from ottla.console.messages.tail import tail
@@ -28,15 +29,25 @@ from ottla.console.table import (
     UserError,
     View,
 )
-from ottla.console.views.producing import encoded, headers_of
+from ottla.console.views.producing import as_line, as_typed, encoded, headers_of
 from ottla.console.views.topics import the_topic, topic_row
 
 SHOWN, MAX_SHOWN = 50, 1_000
+MAX_COLUMNS = 12
 MAX_EXPORTED = 10_000_000
 DETAIL_BYTES = 64 * 1024
 ALL_BYTES = 8 * 1024 * 1024
 SEARCHED_BYTES = 32 * 1024 * 1024
 """Larger values are searched in their beginning only, which the progress says: parsing takes memory."""
+BLANK = {
+    "key": "",
+    "key_format": "text",
+    "value": "",
+    "value_format": "text",
+    "headers": "",
+    "left_out": [],
+}
+"""A new message."""
 READ_QUERY = (
     Parameter("partition", "A partition; absent: all", "integer"),
     Parameter("key_format", "How keys are decoded: " + ", ".join(FORMATS)),
@@ -49,8 +60,27 @@ FILTER_QUERY = (
     Parameter("text", "Part of the value"),
     Parameter("header", "NAME or NAME=VALUE"),
     Parameter("where", "An expression, such as $.total > 100"),
+    Parameter("columns", "Paths to show in place of the value: $.id, $.customer.country"),
     Parameter("limit", "How many", "integer"),
 )
+
+
+def columns_of(ctx: Context) -> list[JsonPath]:
+    """Return the paths whose values are shown in columns of their own."""
+    given = [each for each in (part.strip() for part in ctx.query("columns").split(",")) if each]
+    if len(given) > MAX_COLUMNS:
+        raise UserError(f"There are at most {MAX_COLUMNS} columns.", status=400)
+    try:
+        return [JsonPath.parse(each if each.startswith("$") else f"$.{each}") for each in given]
+    except ValueError as error:
+        raise UserError(f"A column cannot be read: {error}", status=400) from None
+
+
+def _shown(message: Message, columns: list[JsonPath]) -> Data:
+    row = message.as_json(preview=True)
+    if columns:
+        row["columns"] = [message.preview_of(each) for each in columns]
+    return row
 
 
 def check_messages_shown(ctx: Context) -> None:
@@ -65,7 +95,8 @@ def _reading(ctx: Context, limit: int = PARSED_BYTES) -> Reading:
     topic = ctx.params["topic"]
     decoder, masking = ctx.console.decoders[ctx.live.name], ctx.console.masking(topic)
     key_format, value_format = _format(ctx, "key_format"), _format(ctx, "value_format")
-    return Reading(topic, decoder, key_format, value_format, masking, limit)
+    masks = ctx.console.options.masks
+    return Reading(topic, decoder, key_format, value_format, masking, limit, masks)
 
 
 def _format(ctx: Context, name: str) -> str:
@@ -108,27 +139,27 @@ async def messages(ctx: Context) -> Data:
     page = None
     if not expression.text and ctx.query("live") != "true":
         page = await _page(ctx, found.name, start, limit)
-    reading = _reading(ctx)
+    reading, columns = _reading(ctx), columns_of(ctx)
+    records = [] if page is None else page.records
     return {
         "tab": "messages",
         "topic": topic_row(snapshot, found),
         "partition_count": len(found.partitions),
-        "messages": []
-        if page is None
-        else [Message(each, reading).as_json(preview=True) for each in page.records],
+        "messages": [_shown(Message(each, reading), columns) for each in records],
         "next_cursor": None if page is None else page.next_cursor,
         "is_search": bool(expression.text),
         "is_live": ctx.query("live") == "true",
         "filters": _filters(ctx, start, limit),
         "formats": FORMATS,
         "is_masked": bool(reading.masking),
+        "columns": [each.text for each in columns],
         "topics": [each for each in snapshot.info.topics if not snapshot.info.topics[each].is_internal],
         "query": _query_string(ctx),
     }
 
 
 def _filters(ctx: Context, start: str, limit: int) -> dict[str, Any]:
-    names = ("at", "key", "text", "header", "where", "partition", "cursor")
+    names = ("at", "key", "text", "header", "where", "columns", "partition", "cursor")
     found: dict[str, Any] = {name: ctx.query(name) for name in names}
     found |= {"start": start, "limit": limit}
     return found | {name: ctx.query(name, "auto") or "auto" for name in ("key_format", "value_format")}
@@ -195,10 +226,12 @@ async def _search_events(ctx: Context, scan: AsyncIterator[Progress]) -> AsyncIt
 
 def _rows(ctx: Context, found: list[Message]) -> str:
     """Return messages as rows of the table."""
-    shown = [each.as_json(preview=True) for each in found]
+    columns = columns_of(ctx)
+    shown = [_shown(each, columns) for each in found]
     return render(
         "parts/message_rows.html",
         messages=shown,
+        columns=columns,
         url=ctx.url,
         topic={"name": ctx.params["topic"]},
         filters=_filters(ctx, "", 0),
@@ -236,12 +269,16 @@ async def export(ctx: Context) -> Download:
 
 
 async def _the_record(ctx: Context) -> ConsumerRecord:
+    partition, offset = ctx.params["partition"], ctx.params["offset"]
+    if not (partition.isdecimal() and offset.isdecimal() and len(partition) < 10 and len(offset) < 19):
+        raise UserError("A message is named by its partition and its offset.", status=404)
+    return await _record_at(ctx, int(partition), int(offset))
+
+
+async def _record_at(ctx: Context, partition: int, offset: int) -> ConsumerRecord:
     check_messages_shown(ctx)
     topic = ctx.params["topic"]
-    partition, offset = ctx.params["partition"], ctx.params["offset"]
-    if not (partition.isdigit() and offset.isdigit()):
-        raise UserError("A message is named by its partition and its offset.", status=404)
-    found = await positions.one_record(ctx.admin.cluster, topic, int(partition), int(offset))
+    found = await positions.one_record(ctx.admin.cluster, topic, partition, offset)
     if found is None:
         raise UserError(f"{topic}-{partition} has no message at offset {offset} any more.", status=404)
     return found
@@ -261,7 +298,7 @@ async def message(ctx: Context) -> Data:
         "can_load_more": found.value.is_cut and limit < ALL_BYTES,
         "all_bytes": ALL_BYTES,
         "shown_bytes": limit,
-        "is_masked": bool(found.reading.masking),
+        "is_masked": bool(found.masking),
         "leader_epoch": record.leader_epoch,
         "filters": _filters(ctx, "", 0),
         "formats": FORMATS,
@@ -272,7 +309,7 @@ async def message(ctx: Context) -> Data:
 async def raw(ctx: Context) -> Download:
     """Send the value of a message as it is."""
     record = await _the_record(ctx)
-    if ctx.console.masking(record.topic):
+    if Message(record, _reading(ctx)).masking:
         raise UserError("Parts of this topic are masked: its raw values cannot be downloaded.", status=403)
     part = record.key if ctx.query("part") == "key" else record.value
 
@@ -284,14 +321,39 @@ async def raw(ctx: Context) -> Download:
 
 
 async def production(ctx: Context) -> Data:
-    """Return what the form for a new message needs."""
+    """Return what the form for a new message needs; `partition` and `offset` name one to begin with."""
     snapshot, found = await the_topic(ctx)
+    given: Data = dict(BLANK)
+    if ctx.query("offset"):
+        partition, offset = ctx.number("partition", 0), ctx.number("offset", 0)
+        given = _editable(ctx, await _record_at(ctx, partition, offset))
     return {
+        "given": given,
         "tab": "produce",
         "topic": topic_row(snapshot, found),
         "partition_count": len(found.partitions),
         "has_registry": ctx.console.decoders[ctx.live.name].has_registry,
     }
+
+
+def _editable(ctx: Context, record: ConsumerRecord) -> Data:
+    """Return a message as the form for a new one takes it."""
+    if Message(record, _reading(ctx)).masking:
+        raise UserError("Parts of this message are masked: it cannot be edited.", status=403)
+    if len(record.key or b"") + len(record.value or b"") > PARSED_BYTES:
+        raise UserError(
+            "The message is too large to be edited here.", "Download it, or send it again as it is."
+        )
+    message = Message(record, _reading(ctx))
+    given = dict(BLANK)
+    for part, raw, decoded in (("key", record.key, message.key), ("value", record.value, message.value)):
+        given[part], given[f"{part}_format"] = as_typed(raw, decoded)
+    lines = [as_line(name, value) for name, value in record.headers]
+    given["headers"] = "\n".join(each for each in lines if each is not None)
+    given["left_out"] = [
+        name for (name, _), line in zip(message.headers(), lines, strict=True) if line is None
+    ]
+    return given
 
 
 async def produce(ctx: Context, form: Form) -> Outcome:
@@ -319,7 +381,7 @@ async def resend(ctx: Context, form: Form) -> Outcome:
     """Write a message once more, as it is, to the same topic or to another."""
     record = await _the_record(ctx)
     target = form.text("to", "") or record.topic
-    if ctx.console.masking(record.topic) and target != record.topic:
+    if Message(record, _reading(ctx)).masking and target != record.topic:
         raise UserError(
             "Parts of this topic are masked: its messages cannot be copied elsewhere.", status=403
         )
@@ -352,7 +414,16 @@ SECTION = Section(
             query=(*READ_QUERY, *FILTER_QUERY, Parameter("cursor", "Where to continue: 0=42,1=17")),
         ),
         View(_ONE, "One message", "message.html", message, query=READ_QUERY, fragment="parts/message.html"),
-        View("/topics/{topic}/produce", "What a new message needs", "produce.html", production),
+        View(
+            "/topics/{topic}/produce",
+            "What a new message needs",
+            "produce.html",
+            production,
+            query=(
+                Parameter("partition", "With an offset: the message to begin with", "integer"),
+                Parameter("offset", "Its offset", "integer"),
+            ),
+        ),
     ),
     actions=(
         Action(

@@ -123,8 +123,9 @@ async def _letters_of(ctx: Context, topic: str, limit: int) -> list[dict[str, An
     begin = await positions.start_offsets(cluster, topic, ranges, positions.NEWEST, "")
     page = await positions.backward(cluster, topic, ranges, begin, limit)
     decoder, masking = ctx.console.decoders[ctx.live.name], ctx.console.masking(topic)
+    reading = Reading(topic, decoder, masking=masking, masks=ctx.console.options.masks)
     rows = []
-    for message in (Message(record, Reading(topic, decoder, masking=masking)) for record in page.records):
+    for message in (Message(record, reading) for record in page.records):
         shown = message.as_json(preview=True)
         shown["reason"] = message.header(REASON)
         shown["source"] = [message.header(name) for name in (SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET)]

@@ -8,6 +8,7 @@ import binascii
 import json
 from functools import lru_cache
 
+from ottla.console.messages.decoding import Decoded
 from ottla.console.table import Form, UserError
 from ottla.registry.serdes import RegistrySerializer, SerdeError
 
@@ -47,6 +48,30 @@ async def encoded(
         except SerdeError as error:
             raise UserError(f"The {part} does not fit its schema: {error}") from None
     return text.encode()
+
+
+def as_typed(raw: bytes | None, decoded: Decoded) -> tuple[str, str]:
+    """Return a key or a value, and its format, as a person would type them."""
+    if raw is None:
+        return "", "null"
+    if decoded.kind == "schema":
+        return decoded.pretty(), "registry"
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(raw).decode(), "base64"
+    is_plain = text and "\r" not in text and all(each.isprintable() or each in "\n\t" for each in text)
+    return (text, "text") if is_plain else (base64.b64encode(raw).decode(), "base64")
+
+
+def as_line(name: str, value: bytes | None) -> str | None:
+    """Return a header as a line of the form; None if a line cannot hold it."""
+    try:
+        text = (value or b"").decode()
+    except UnicodeDecodeError:
+        return None
+    is_line = all(each.isprintable() and each == each.strip() for each in (name, text))
+    return f"{name}: {text}" if is_line and ":" not in name and value is not None else None
 
 
 def headers_of(form: Form) -> Headers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import json
 from typing import Any
@@ -24,6 +25,8 @@ LEVELS = (
 MODES = ("READWRITE", "READONLY", "IMPORT")
 TYPES = ("AVRO", "JSON", "PROTOBUF")
 MAX_DESCRIBED = 200
+MAX_COMPARED = 1_000
+"""Lines from the first difference to the last; where there are more, all are shown as replaced."""
 
 
 def _registry(ctx: Context) -> RegistryHttp:
@@ -98,7 +101,7 @@ async def subject(ctx: Context) -> Data:
             "references": found.get("references", []),
         },
         "against": against,
-        "diff": [] if older is None else difference(pretty(older), pretty(found)),
+        "diff": [] if older is None else await asyncio.to_thread(difference, pretty(older), pretty(found)),
         "level": await registry.level(name),
         "levels": LEVELS,
         "mode": await registry.mode(name),
@@ -120,9 +123,29 @@ def pretty(schema: dict[str, Any]) -> str:
 
 def difference(older: str, newer: str) -> list[dict[str, str]]:
     """Return the lines of two texts, each with what happened to it: kept, added or removed."""
-    kinds = {"+": "added", "-": "removed", " ": "kept"}
-    lines = difflib.ndiff(older.splitlines(), newer.splitlines())
-    return [{"kind": kinds[line[0]], "text": line[2:]} for line in lines if line[0] in kinds]
+    old, new = older.splitlines(), newer.splitlines()
+    begin = 0
+    while begin < min(len(old), len(new)) and old[begin] == new[begin]:
+        begin += 1
+    end = 0
+    while end < min(len(old), len(new)) - begin and old[-1 - end] == new[-1 - end]:
+        end += 1
+    lines = [("kept", each) for each in old[:begin]]
+    lines += _changes(old[begin : len(old) - end], new[begin : len(new) - end])
+    lines += [("kept", each) for each in old[len(old) - end :]]
+    return [{"kind": kind, "text": text} for kind, text in lines]
+
+
+def _changes(old: list[str], new: list[str]) -> list[tuple[str, str]]:
+    if max(len(old), len(new)) > MAX_COMPARED:  # the comparison takes time by the square of it, or worse
+        return [("removed", each) for each in old] + [("added", each) for each in new]
+    found: list[tuple[str, str]] = []
+    for kind, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            found += [("kept", each) for each in old[i:j]]
+        else:
+            found += [("removed", each) for each in old[i:j]] + [("added", each) for each in new[k:m]]
+    return found
 
 
 async def creation(ctx: Context) -> Data:

@@ -385,6 +385,7 @@ SECTION = Section(
                 Parameter("config", "Values by name", "object"),
                 Parameter("unset", "Names to reset to their defaults", "array"),
             ),
+            shows_value=True,
         ),
         Action(
             "/topics/{topic}/delete-records",

@@ -92,3 +92,19 @@ def test_the_audit_log_keeps_no_secrets_of_connectors() -> None:
     audit.add(user="a", client="c", cluster="x", action="Save", target="", fields=fields, error=None)
     assert "hunter" not in json.dumps(audit.lines())
     assert "orders" in audit.lines()[0]["fields"]["config"]
+
+
+def test_the_audit_log_has_the_values_of_configs_but_not_those_of_secrets() -> None:
+    audit = AuditLog(ManualClock())
+    line = {"user": "a", "client": "c", "cluster": "x", "action": "Change", "target": "", "error": None}
+    audit.add(**line, fields={"name": "retention.ms", "value": "60000"}, shows_value=True)
+    audit.add(**line, fields={"name": "ssl.keystore.password", "value": "hunter2"}, shows_value=True)
+    audit.add(**line, fields={"name": "k", "value": "a message"})
+    audit.add(
+        **line, fields={"config": {"connection.url": "jdbc:x://me:hunter2@host/db"}, "more": "p=hunter2"}
+    )
+    kept = [each["fields"] for each in reversed(audit.lines())]
+    assert kept[0] == {"name": "retention.ms", "value": "60000"}
+    assert kept[1]["value"] == kept[2]["value"] == "***"
+    assert "host/db" in kept[3]["config"]
+    assert "hunter2" not in json.dumps(kept)
