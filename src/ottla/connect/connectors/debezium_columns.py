@@ -166,7 +166,8 @@ class PendingRows:
         if made is None:
             return None
         times = pa.array([each.commit_ms * 1000 for each in self.positions], pa.int64()).take(which)
-        return record_batch(table.topic, *made, times)
+        keys, values = made
+        return record_batch(table.topic, keys, values, times)
 
 
 def tail_of(now_ms: int) -> str:
