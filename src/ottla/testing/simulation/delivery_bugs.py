@@ -94,7 +94,7 @@ def forgotten_producers() -> list[Patch]:
 
 
 def producers_of_leaders_only() -> list[Patch]:
-    """A follower does not note who wrote the batches that it copies, so a new leader knows nobody."""
+    """A follower does not note who wrote the batches that it copies, so a new leader knows no producer."""
     copy, update = Log.append_as_follower, ProducerState.update
     copying: list[bool] = []
 
