@@ -11,7 +11,7 @@ from ottla.console.messages.decoding import Beginning, MessageDecoder
 from ottla.console.messages.expression import everything, parse
 from ottla.console.messages.message import Message, Reading
 from ottla.console.messages.reader import Chunk, records_of, shortened
-from ottla.console.messages.tail import SHOWN, Tick
+from ottla.console.messages.tail import SHOWN, TailUpdate
 from ottla.protocol.records.batch import iter_batches
 from ottla.protocol.records.records import Record, encode_batch
 
@@ -61,10 +61,10 @@ def test_of_large_values_a_list_keeps_the_beginning() -> None:
     assert not isinstance(shortened(records_of(chunk_of(1))[0], 10).value, Beginning)
 
 
-def test_a_tick_has_the_newest_messages() -> None:
-    tick = Tick(skipped=3)
+def test_an_update_has_the_newest_messages() -> None:
+    update = TailUpdate(skipped=3)
     records = records_of(chunk_of(30))
     for begin in (0, 45):
-        tick.add([Message(each, Reading(TOPIC)) for each in records[begin : begin + 45]])
-    assert [each.record.offset for each in tick.messages] == list(range(90 - SHOWN, 90))
-    assert tick.skipped == 3 + 90 - SHOWN
+        update.add([Message(each, Reading(TOPIC)) for each in records[begin : begin + 45]])
+    assert [each.record.offset for each in update.messages] == list(range(90 - SHOWN, 90))
+    assert update.skipped == 3 + 90 - SHOWN
