@@ -28,6 +28,7 @@ from ottla.common.tls import (
     TlsSettings,
     certificate_names,
     client_context,
+    own_certificate,
     server_context,
 )
 from ottla.common.tls_stores import StoreSettings
@@ -253,9 +254,7 @@ class BrokerSecurity:
         settings = tls_settings(config, listener)
         if not listener.uses_tls or settings.client_auth != "required":
             return None
-        names = certificate_names(settings)
-        subject = None if names is None else names.subject
-        principal = self.listeners[listener.name].principal({"subject": subject})
+        principal = self.listeners[listener.name].principal(own_certificate(settings))
         if principal is None:
             raise ConfigError(
                 "ssl.principal.mapping.rules",

@@ -100,10 +100,19 @@ def certificate_names(settings: TlsSettings) -> CertificateNames | None:
     pair = read_key_pair(settings.keystore)
     if pair is None:
         return None
-    own = pair.chain[: pair.chain.index("-----END") + len("-----END CERTIFICATE-----")]
-    with _secret_file(own) as path:
+    with _secret_file(_first_certificate(pair)) as path:
         found = ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]
     return CertificateNames(found["subject"], frozenset(found.get("subjectAltName", ())))
+
+
+def own_certificate(settings: TlsSettings) -> bytes | None:
+    """Return our own certificate in DER, as others see it; None without one."""
+    pair = read_key_pair(settings.keystore)
+    return None if pair is None else ssl.PEM_cert_to_DER_cert(_first_certificate(pair))
+
+
+def _first_certificate(pair: KeyPair) -> str:
+    return pair.chain[: pair.chain.index("-----END") + len("-----END CERTIFICATE-----")]
 
 
 def _set_versions(context: ssl.SSLContext, settings: TlsSettings) -> None:

@@ -108,5 +108,5 @@ def guarded(protocol: type[Any], limits: HttpLimits, names: dict[Any, str]) -> t
 def certificate_name(transport: Any) -> str | None:
     """Return the distinguished name in the certificate that a client showed."""
     tls = transport.get_extra_info("ssl_object")
-    certificate = None if tls is None else tls.getpeercert()
-    return distinguished_name(certificate["subject"]) if certificate else None
+    certificate = None if tls is None else tls.getpeercert(True)
+    return distinguished_name(certificate) if certificate else None

@@ -163,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
             self.mute(wait_ms)
         principal: str | None = ANONYMOUS
         if self.sasl is None and self._security.tls is not None:
-            principal = self._security.principal(transport.get_extra_info("peercert"))
+            principal = self._security.principal(transport.get_extra_info("ssl_object").getpeercert(True))
         self.principal = principal or ANONYMOUS
         self._handler.connection_made(self)
         if principal is None:

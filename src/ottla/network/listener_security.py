@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ottla.security.certificate_name import PrincipalMapper, distinguished_name
 from ottla.security.principal import ANONYMOUS, user_principal
@@ -22,15 +21,14 @@ class ListenerSecurity:
     new_sasl: Callable[[], SaslSession] | None = None
     """Returns the SASL state of a new connection; None: clients do not authenticate by SASL."""
 
-    def principal(self, certificate: Mapping[str, Any] | None) -> str | None:
-        """Return who a client is by its certificate; without a certificate it is anonymous.
+    def principal(self, certificate: bytes | None) -> str | None:
+        """Return who a client is by its certificate (DER); without a certificate it is anonymous.
 
         None: no rule is for its name. As in Kafka, such a client is refused.
         """
-        subject = (certificate or {}).get("subject")
-        if not subject:
+        if certificate is None:
             return ANONYMOUS
-        name = distinguished_name(subject)
+        name = distinguished_name(certificate)
         user = name if self.mapper is None else self.mapper.user_name(name)
         return None if user is None else user_principal(user)
 

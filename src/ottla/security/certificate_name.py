@@ -9,30 +9,29 @@ A rule whose pattern matches the whole name replaces it; `$1` is a group, `L` an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import NamedTuple
 
 DEFAULT = "DEFAULT"
 
-_SHORT = {
-    "commonName": "CN",
-    "countryName": "C",
-    "localityName": "L",
-    "stateOrProvinceName": "ST",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "streetAddress": "STREET",
-    "domainComponent": "DC",
-    "userId": "UID",
+_KEYWORDS = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
 }
-_OIDS = {"emailAddress": ("1.2.840.113549.1.9.1", 0x16), "serialNumber": ("2.5.4.5", 0x13)}
-"""Attributes without a keyword in RFC 2253: their ids, and the ASN.1 type of their values."""
+"""The attributes with a keyword in RFC 2253. Others are written as their id and the DER of their value."""
+_STRINGS = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
+"""The kinds of strings in DER that are written as text, all of them read as UTF-8."""
+_SEQUENCE = 0x30
 
 _RULE = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|$)")
 _GROUP = re.compile(r"\\(.)|\$(\d)")
-
-Subject = Iterable[Iterable[tuple[str, str]]]
-"""As in Python's `getpeercert()`: the parts of a name, each of attributes."""
 
 
 class RuleError(ValueError):
@@ -45,9 +44,13 @@ class _Rule(NamedTuple):
     case: str = ""
 
 
-def distinguished_name(subject: Subject) -> str:
-    """Return the name as Java writes it."""
-    parts = ["+".join(_attribute(name, value) for name, value in each) for each in subject]
+def distinguished_name(certificate: bytes) -> str:
+    """Return the name in a certificate (DER) as Java writes it; empty if there is none."""
+    (fields,) = _elements(certificate)
+    fields, *_ = _elements(fields.content)
+    names = [each for each in _elements(fields.content) if each.tag == _SEQUENCE]
+    subject = names[3]  # after the algorithm, the issuer and the validity
+    parts = ["+".join(map(_attribute, _elements(part.content))) for part in _elements(subject.content)]
     return ",".join(reversed(parts))
 
 
@@ -97,19 +100,46 @@ def _expand(replacement: str, match: re.Match[str]) -> str:
         return match.string
 
 
-def _attribute(name: str, value: str) -> str:
-    if name in _OIDS:
-        oid, kind = _OIDS[name]
-        data = value.encode()
-        if len(data) < 128:
-            return f"{oid}=#{kind:02x}{len(data):02x}{data.hex()}"
-    return f"{_SHORT.get(name, name)}={_escape(value)}"
+class _Element(NamedTuple):
+    """One element of DER."""
+
+    tag: int
+    content: bytes
+    encoded: bytes
+
+
+def _elements(data: bytes) -> Iterator[_Element]:
+    at = 0
+    while at < len(data):
+        start, tag, size, at = at, data[at], data[at + 1], at + 2
+        if size >= 128:
+            digits = size - 128
+            size, at = int.from_bytes(data[at : at + digits], "big"), at + digits
+        yield _Element(tag, data[at : at + size], data[start : at + size])
+        at += size
+
+
+def _attribute(attribute: _Element) -> str:
+    oid, value = _elements(attribute.content)
+    number = _dotted(oid.content)
+    keyword = _KEYWORDS.get(number)
+    if keyword is None or value.tag not in _STRINGS:
+        return f"{keyword or number}=#{value.encoded.hex()}"
+    return f"{keyword}={_escape(value.content.decode(errors='replace'))}"
+
+
+def _dotted(oid: bytes) -> str:
+    numbers, number = [], 0
+    for byte in oid:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
 
 
 def _escape(value: str) -> str:
-    escaped = re.sub(r'([,+"\\<>;])', r"\\\1", value)
-    if escaped[:1] in ("#", " "):
-        escaped = "\\" + escaped
-    if escaped.endswith(" ") and len(value) > 1:
-        escaped = escaped[:-1] + "\\ "
-    return escaped
+    escaped = re.sub(r'([,=+<>#;"\\])', r"\\\1", value).replace("\0", "\\00")
+    blanks = r"\A[ \r]+|[ \r]+\Z"
+    return re.sub(blanks, lambda found: "".join("\\" + each for each in found[0]), escaped)

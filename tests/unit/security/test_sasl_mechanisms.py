@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
+from ottla.network.listener_security import ListenerSecurity
 from ottla.security.certificate_name import PrincipalMapper, RuleError, distinguished_name
 from ottla.security.exchange import AuthenticationRefused, Identity
 from ottla.security.jaas import JaasError, parse_jaas
@@ -130,20 +137,52 @@ def test_what_is_not_jaas_is_refused_without_showing_it(text: str) -> None:
     assert "a=" not in str(refused.value).replace("key=value", "")
 
 
-SUBJECT = (
-    (("countryName", "CZ"),),
-    (("organizationName", "Kafka, Inc."),),
-    (("organizationalUnitName", "sales"),),
-    (("commonName", "Alice"),),
-)
 NAME = "CN=Alice,OU=sales,O=Kafka\\, Inc.,C=CZ"
 
 
-def test_a_distinguished_name_is_written_as_in_java() -> None:
-    assert distinguished_name(SUBJECT) == NAME
-    assert distinguished_name(((("commonName", "a"), ("userId", "b")),)) == "CN=a+UID=b"
-    assert distinguished_name(((("commonName", "#a+b "),),)) == "CN=\\#a\\+b\\ "
-    assert distinguished_name(((("emailAddress", "a@b"),),)) == "1.2.840.113549.1.9.1=#1603614062"
+def named(*parts: list[tuple[str, str]]) -> bytes:
+    """Return a certificate for a name: parts of attributes."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    attributes = [
+        [x509.NameAttribute(x509.ObjectIdentifier(oid), value) for oid, value in part] for part in parts
+    ]
+    name = x509.Name([x509.RelativeDistinguishedName(part) for part in attributes])
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "somebody else")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(issuer, name, key.public_key(), 1, now, now + timedelta(days=1))
+    return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
+
+
+@pytest.mark.parametrize(
+    ("parts", "written"),
+    [
+        (
+            [
+                [("2.5.4.6", "CZ")],
+                [("2.5.4.10", "Kafka, Inc.")],
+                [("2.5.4.11", "sales")],
+                [("2.5.4.3", "Alice")],
+            ],
+            NAME,
+        ),
+        ([[("2.5.4.3", "a"), ("0.9.2342.19200300.100.1.1", "b")]], "CN=a+UID=b"),
+        ([[("2.5.4.3", "C# a=b ")]], "CN=C\\# a\\=b\\ "),
+        ([[("2.5.4.3", "  x\r ")]], "CN=\\ \\ x\\\r\\ "),
+        ([[("2.5.4.3", "\u4e2d\0")]], "CN=\u4e2d\\00"),
+        ([[("2.5.4.42", "Bob")], [("2.5.4.5", "12")]], "2.5.4.5=#13023132,2.5.4.42=#0c03426f62"),
+        ([[("1.2.840.113549.1.9.1", "a@b.c")]], "1.2.840.113549.1.9.1=#16056140622e63"),
+        ([[("2.999.70000", "x" * 200)]], f"2.999.70000=#0c81c8{'78' * 200}"),
+        ([], ""),
+    ],
+)
+def test_a_distinguished_name_is_written_as_in_java(parts: list[list[tuple[str, str]]], written: str) -> None:
+    """Java 17 wrote the same of certificates with these names."""
+    assert distinguished_name(named(*parts)) == written
+
+
+def test_a_certificate_without_a_name_is_not_anonymous() -> None:
+    assert ListenerSecurity(mapper=PrincipalMapper("DEFAULT")).principal(named()) == "User:"
+    assert ListenerSecurity(mapper=PrincipalMapper("DEFAULT")).principal(None) == "User:ANONYMOUS"
 
 
 @pytest.mark.parametrize(
