@@ -1,7 +1,7 @@
 """ExpireDelegationToken: end the validity of a token at another time, or now.
 
-v2 is flexible. Its owner and its renewers may. A negative period removes the token at once; connections that
-authenticated with it stay open until they have to authenticate again.
+v2 is flexible. Its owner, its creator and its renewers may. A negative period removes the token at once;
+connections that authenticated with it stay open until they have to authenticate again.
 """
 
 from __future__ import annotations

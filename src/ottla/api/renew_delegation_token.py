@@ -1,6 +1,6 @@
 """RenewDelegationToken: extend the validity of a token, up to its maximum lifetime.
 
-v2 is flexible. Its owner and its renewers may. The token is named by its HMAC.
+v2 is flexible. Its owner, its creator and its renewers may. The token is named by its HMAC.
 """
 
 from __future__ import annotations

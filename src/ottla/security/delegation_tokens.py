@@ -32,8 +32,8 @@ class DelegationToken(NamedTuple):
         return self.max_ms < now_ms or self.expiry_ms < now_ms
 
     def belongs_to(self, principal: str) -> bool:
-        """Return whether the principal owns the token or may renew it."""
-        return principal == self.owner or principal in self.renewers
+        """Return whether the principal owns the token, created it for its owner, or may renew it."""
+        return principal in (self.owner, self.requester, *self.renewers)
 
 
 def token_hmac(token_id: str, secret_key: str) -> bytes:

@@ -54,6 +54,6 @@ async def change_expiry(
         check_may_use_tokens(ctx)
         expiry_ms = await change(hmac, ctx.principal, milliseconds(period))
     except KafkaError as error:
-        return error.code, NO_TIME
+        return error.code, time_field(0)  # as Kafka: some clients cannot read a negative time
     audit_change(ctx, ResourceType.DELEGATION_TOKEN, action, None)
     return ErrorCode.none, time_field(expiry_ms)
