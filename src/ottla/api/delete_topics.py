@@ -85,10 +85,12 @@ def _refusal(selector: TopicSelector, ctx: RequestContext) -> KafkaError | None:
     name = selector.name
     if selector.topic_id is not None:
         name = ctx.services.cluster.image.names_by_id.get(selector.topic_id)
-    if name is None or may(ctx, ResourceType.TOPIC, name):
+    if name is None:
         return None
-    is_named = selector.name is not None or may(ctx, ResourceType.TOPIC, name, Operation.DESCRIBE)
-    return deny(ctx, ResourceType.TOPIC, name, is_named=is_named)
+    may_describe = may(ctx, ResourceType.TOPIC, name, Operation.DESCRIBE)
+    if may_describe and may(ctx, ResourceType.TOPIC, name):
+        return None
+    return deny(ctx, ResourceType.TOPIC, name, is_named=selector.name is not None or may_describe)
 
 
 def _answer(selector: TopicSelector, result: Result) -> DeletableTopicResult:

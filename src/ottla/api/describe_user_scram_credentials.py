@@ -15,9 +15,8 @@ from kio.schema.describe_user_scram_credentials.v0.response import (
     CredentialInfo,
     DescribeUserScramCredentialsResult,
 )
-from kio.schema.errors import ErrorCode
 
-from ottla.api.support.authorization import require
+from ottla.api.support.authorization import refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.results import code_of, message_of
 from ottla.protocol.errors import DuplicateResource, KafkaError, ResourceNotFound
@@ -30,7 +29,9 @@ def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, ctx: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     """List the mechanisms of users; of all users if none is named."""
-    require(ctx, ResourceType.CLUSTER)
+    if (refused := refusal(ctx, ResourceType.CLUSTER)) is not None:
+        results = [_refused(user, refused) for user in {each.name: None for each in request.users or ()}]
+        return _response(refused, results)
     credentials = ctx.services.cluster.image.scram_credentials
     infos: dict[str, list[CredentialInfo]] = {}
     for code, mechanism in MECHANISM_CODES.items():
@@ -42,11 +43,23 @@ def describe_user_scram_credentials(
         times = Counter(each.name for each in request.users)
     else:
         times = Counter(dict.fromkeys(sorted(infos), 1))
+    return _response(None, [_described(user, count, infos.get(user, [])) for user, count in times.items()])
+
+
+def _response(
+    error: KafkaError | None, results: list[DescribeUserScramCredentialsResult]
+) -> DescribeUserScramCredentialsResponse:
     return DescribeUserScramCredentialsResponse(
         throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
-        error_message=None,
-        results=tuple(_described(user, count, infos.get(user, [])) for user, count in times.items()),
+        error_code=code_of(error),
+        error_message=message_of(error),
+        results=tuple(results),
+    )
+
+
+def _refused(user: str, error: KafkaError) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(
+        user=user, error_code=error.code, error_message=error.message, credential_infos=()
     )
 
 

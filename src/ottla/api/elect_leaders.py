@@ -28,8 +28,6 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: RequestContext) -> El
     wanted = _wanted(request, ctx)
     answers: dict[str, list[PartitionResult]] = {}
     if (refused := refusal(ctx, ResourceType.CLUSTER)) is not None:
-        if ctx.version > 0:
-            raise refused
         for topic, index in wanted if request.topic_partitions is not None else ():
             answers.setdefault(topic, []).append(
                 PartitionResult(
@@ -54,7 +52,7 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: RequestContext) -> El
             )
     return ElectLeadersResponse(
         throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
+        error_code=ErrorCode.none if refused is None or ctx.version == 0 else refused.code,
         replica_election_results=tuple(
             ReplicaElectionResult(topic=TopicName(topic), partition_result=tuple(results))
             for topic, results in answers.items()

@@ -128,7 +128,7 @@ def _append_all(
             room -= 1
             try:
                 if denied is not None:
-                    raise denied
+                    raise txn_refusal or denied
                 partition = _find(ctx, request.acks, name, topic_id, index)
                 if batch is None:
                     raise InvalidRecord(

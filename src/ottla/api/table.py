@@ -269,7 +269,7 @@ NEEDS: dict[ApiKey, tuple[Need, ...]] = {
     ),
     _K.DELETE_TOPICS: (
         Need(_O.DELETE, _TOPIC),
-        Need(_O.DESCRIBE, _TOPIC, "to see the name of a topic that the request names by id"),
+        Need(_O.DESCRIBE, _TOPIC, "also, which DELETE implies unless it is denied"),
     ),
     _K.DELETE_RECORDS: (Need(_O.DELETE, _TOPIC),),
     _K.INIT_PRODUCER_ID: (

@@ -37,7 +37,6 @@ OTHERWISE: dict[tuple[ApiKey, Operation, ResourceType], str] = {
     (_K.CREATE_TOPICS, _O.CREATE, _R.CLUSTER): "enough",
     (_K.CREATE_TOPICS, _O.CREATE, _R.TOPIC): "enough",
     (_K.CREATE_TOPICS, _O.DESCRIBE_CONFIGS, _R.TOPIC): "enough",
-    (_K.DELETE_TOPICS, _O.DESCRIBE, _R.TOPIC): "enough",
     (_K.INIT_PRODUCER_ID, _O.TWO_PHASE_COMMIT, _R.TRANSACTIONAL_ID): "enough",
     (_K.INIT_PRODUCER_ID, _O.IDEMPOTENT_WRITE, _R.CLUSTER): "enough",
     (_K.INIT_PRODUCER_ID, _O.WRITE, _R.TOPIC): "enough",

@@ -253,6 +253,36 @@ async def test_tokens_are_seen_by_their_owner_and_with_permission(stage: Stage) 
     assert await seen() == 1
 
 
+async def test_who_creates_a_token_for_another_may_use_it_as_its_owner(stage: Stage) -> None:
+    stage.allow(Need(_O.CREATE_TOKENS, _R.USER))
+    token = await stage.send(_K.CREATE_DELEGATION_TOKEN, 3)
+    assert token.principal_name != "alice"
+    stage.allow()
+    described = (await stage.send(_K.DESCRIBE_DELEGATION_TOKEN, 3)).tokens
+    assert token.token_id in {each.token_id for each in described}
+    now = {"hmac": token.hmac, "expiry_time_period": timedelta(milliseconds=-1)}
+    assert (await stage.send(_K.EXPIRE_DELEGATION_TOKEN, 2, **now)).error_code is ErrorCode.none
+    again = await stage.send(_K.EXPIRE_DELEGATION_TOKEN, 2, **now)
+    assert again.error_code is ErrorCode.delegation_token_not_found
+    assert again.expiry_timestamp.timestamp() == 0
+
+
+async def test_what_is_refused_as_a_whole_is_refused_per_item_too(stage: Stage) -> None:
+    stage.allow()
+    response = await stage.send(_K.ELECT_LEADERS, 2)
+    assert list(codes(response)) == [CLUSTER_AUTHORIZATION_FAILED] * 2
+    response = await stage.send(_K.DESCRIBE_USER_SCRAM_CREDENTIALS, 0)
+    assert list(codes(response)) == [CLUSTER_AUTHORIZATION_FAILED] * 2
+
+
+async def test_the_transactional_id_counts_before_the_topic(stage: Stage) -> None:
+    stage.allow()
+    response = await stage.send(_K.PRODUCE, 12)
+    assert refusals(response) == {ErrorCode.transactional_id_authorization_failed}
+    stage.allow(Need(_O.WRITE, _R.TRANSACTIONAL_ID))
+    assert refusals(await stage.send(_K.PRODUCE, 12)) == {TOPIC_AUTHORIZATION_FAILED}
+
+
 async def test_authorized_operations_are_those_of_the_client(stage: Stage) -> None:
     asking: Any = {
         "name": TOPIC,
