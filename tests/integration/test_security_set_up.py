@@ -120,6 +120,13 @@ def test_secrets_are_readable_by_their_owner_only(secured: Secured) -> None:
     assert (secured.folder / "ca.pem").read_bytes().count(b"BEGIN CERTIFICATE") == 1
 
 
+def test_a_secret_that_is_set_is_not_repeated(secured: Secured) -> None:
+    for key in ("ssl.key.password", "listener.name.sasl_ssl.plain.sasl.jaas.config"):
+        value = 'org.X required username="u" password="hide-me";'
+        options = ("--broker", "1", "--set", f"{key}={value}", "--dry-run", "--format", "json")
+        assert json.loads(secured.cli("config", "alter", *options))["set"] == {key: "(secret)"}
+
+
 def test_the_new_profile_is_the_default_and_works_at_once(secured: Secured) -> None:
     secured.cli("topic", "create", "greetings")
     as_program = Cli("", secured.home)

@@ -27,6 +27,14 @@ from ottla.protocol.errors import InvalidConfig
 Wrong = list[tuple[str, str]]
 
 
+def _is_secret(key: str) -> bool:
+    """Return whether the value of a broker's config must not be shown."""
+    try:
+        return BrokerConfig.key(key).kind.sensitive
+    except ConfigError:
+        return is_secret(key)
+
+
 def check_file(file: Path) -> tuple[int, Wrong]:
     """Return the number of keys in a file, and its problems by key."""
     try:
@@ -146,10 +154,11 @@ def alter(
 
     session.run(bootstrap, command, topic=topic)
     where = topic or ("all brokers" if broker is None else f"broker {broker}")
+    shown = {key: "(secret)" if _is_secret(key) else value for key, value in set_to.items()}
     if output_format == "json":
-        print_json({"of": where, "set": set_to, "unset": list(unset), "dry_run": dry_run})
+        print_json({"of": where, "set": shown, "unset": list(unset), "dry_run": dry_run})
     would = "would be" if dry_run else "is now"
-    for key, value in set_to.items():
+    for key, value in shown.items():
         echo_err(f"{where}: {key} {would} {value}")
     for key in unset:
         echo_err(f"{where}: {key} {would} at its default")

@@ -16,10 +16,11 @@ everything runs on one worker thread.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -54,6 +55,13 @@ SCHEMA = {
 COUNTERS = ("controller_epoch", "broker_epoch")
 
 
+def _keep_from_others(path: Path) -> None:
+    """Let only its owner read the file: it has the keys of SCRAM users and the passwords in configs."""
+    with suppress(OSError):  # SQLite tells what is wrong
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        path.chmod(0o600)
+
+
 class MetadataFile:
     """An open metadata file, locked until it is closed. Every method may block."""
 
@@ -61,6 +69,7 @@ class MetadataFile:
         self._path = path
         # A file without bytes is new; it is also what a crash in the middle of creation leaves.
         self._had_bytes = path.exists() and path.stat().st_size > 0
+        _keep_from_others(path)
         self._connection = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
         try:
             with _reporting_damage(path):

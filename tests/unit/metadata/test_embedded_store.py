@@ -269,3 +269,13 @@ async def test_snapshots_keep_the_file_small(tmp_path: Path) -> None:
 async def test_a_store_that_is_not_open_says_so(tmp_path: Path) -> None:
     with pytest.raises(MetadataError, match="not open"):
         await EmbeddedStore(tmp_path / "metadata.db").read(0)
+
+
+async def test_only_its_owner_can_read_the_file(tmp_path: Path) -> None:
+    """Also one of before: it has the keys of SCRAM users, and passwords in configs."""
+    path = tmp_path / "metadata.db"
+    await write(path, configs(1))
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    await write(path, configs(1))
+    assert path.stat().st_mode & 0o777 == 0o600
