@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.integration.secure_clients import JOURNEYS, RECORDS, ottla_options
-from tests.integration.secure_stage import SecureCluster, secure_broker
+from tests.integration.secure_stage import MECHANISMS, SecureCluster, secure_broker
 from tests.waiting import wait_until
 
 from ottla.client import Consumer, Producer
@@ -33,10 +33,13 @@ def serial_of(secure: SecureCluster, address: str) -> str:
     return str(certificate["serialNumber"])
 
 
+@pytest.mark.parametrize("mechanism", [None, *MECHANISMS])
 @pytest.mark.parametrize("client", JOURNEYS)
-def test_every_client_works_on_three_brokers(secure: SecureCluster, client: str) -> None:
-    login = secure.login("SASL_SSL", "SCRAM-SHA-512")
-    assert JOURNEYS[client](login, f"three.{client}") == RECORDS
+def test_every_client_works_on_three_brokers(
+    secure: SecureCluster, client: str, mechanism: str | None
+) -> None:
+    login = secure.login("SSL" if mechanism is None else "SASL_SSL", mechanism)
+    assert JOURNEYS[client](login, f"three.{client}.{mechanism}") == RECORDS
 
 
 def test_brokers_know_each_other_by_their_user(secure: SecureCluster) -> None:
