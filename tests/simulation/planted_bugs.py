@@ -18,6 +18,7 @@ LAST_FOUND = {
     "unfenced-fetch": 62,
     "early-isr-join": 110,
     "no-maximal-isr": 6,
+    "own-minimum": 64,
     "unclean-last-replica": 6,
     "empty-disk-leads": 6,
     "one-candidacy": 148,

@@ -96,6 +96,8 @@ class LeaderState:
         self.replica_count = len(image.replicas)
         self._on_bad_disks = (*image.failed, *image.full)
         """Replicas whose log directory is offline or full, though their brokers are alive."""
+        self._has_eligible = _has_eligible(image)
+        """Whether replicas outside the ISR may be elected: they must have all that is committed."""
         self.isr_state = InSyncReplicas(
             environment.node_id,
             partition.log.log_end_offset,
@@ -114,8 +116,13 @@ class LeaderState:
 
     @property
     def min_insync(self) -> int:
-        """Return how many replicas must be in sync for anything to be committed."""
-        return min(self.partition.min_insync_replicas, self.replica_count)
+        """Return how many replicas must be in sync for anything to be committed.
+
+        While replicas outside the ISR may be elected, more than now, whatever this broker's configuration is:
+        the controller's may differ (decision 430).
+        """
+        configured = min(self.partition.min_insync_replicas, self.replica_count)
+        return max(configured, len(self.isr_state.isr) + 1) if self._has_eligible else configured
 
     @property
     def is_only_in_sync(self) -> bool:
@@ -308,9 +315,10 @@ class LeaderState:
         bad_disks = (*image.failed, *image.full)
         is_changed, self._on_bad_disks = self._on_bad_disks != bad_disks, bad_disks
         self.replica_count = len(image.replicas)
-        is_changed |= self.isr_state.update(
+        if self.isr_state.update(
             image.replicas, image.isr, image.partition_epoch, self._environment.now_ms()
-        )
+        ):
+            is_changed, self._has_eligible = True, _has_eligible(image)
         if is_changed:
             self.reevaluate()
 
@@ -323,3 +331,7 @@ class LeaderState:
         if len(self.isr_state.isr) < self.min_insync:
             self.acks_all_backlog.admit_all()
         self.advance_high_watermark()
+
+
+def _has_eligible(image: PartitionImage) -> bool:
+    return bool(image.elr or image.last_known_elr)

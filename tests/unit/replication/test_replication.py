@@ -103,6 +103,27 @@ def test_with_too_few_in_sync_producers_with_acks_all_are_refused() -> None:
     run(scenario())
 
 
+def test_nothing_is_committed_that_a_replica_lacks_which_may_be_elected() -> None:
+    """The controller's min.insync.replicas says which may be, and the leader's is smaller."""
+
+    async def scenario() -> None:
+        async with Cluster(min_insync_replicas="1") as cluster:
+            await cluster.create(1, 2)
+            leader = cluster.partition(1)
+            cut_off(cluster, 2)
+            await cluster.alter(isr=(1,), elr=(2,))
+            with pytest.raises(NotEnoughReplicas):
+                leader.check_in_sync()
+            waiting = leader.when_committed(append(leader, b"a"))
+            assert waiting is not None
+            await asyncio.sleep(2)
+            assert leader.high_watermark == 0
+            await cluster.alter(elr=())
+            await waiting
+
+    run(scenario())
+
+
 def test_a_producer_that_waits_when_the_leader_changes_looks_for_the_new_one() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:

@@ -19,7 +19,7 @@ from ottla.metadata.memory import MemoryStore
 from ottla.metadata.state import MetadataFollower
 from ottla.metadata.store import MetadataEntry
 from ottla.protocol.fetch_codec import FetchPartitionResult
-from ottla.replication import follower, isr
+from ottla.replication import follower, isr, leader
 from ottla.replication.partition import Partition
 from ottla.testing.simulation.delivery_bugs import DELIVERY_BUGS
 from ottla.testing.simulation.transactions.bugs import TRANSACTION_BUGS
@@ -73,6 +73,11 @@ def no_maximal_isr() -> list[Patch]:
     return [
         (isr, "maximal_isr", lambda agreed, proposed: frozenset(agreed if proposed is None else proposed))
     ]
+
+
+def own_minimum() -> list[Patch]:
+    """A leader commits by its own min.insync.replicas, while the controller's lets others be elected."""
+    return [(leader, "_has_eligible", lambda image: False)]
 
 
 def unclean_last_replica() -> list[Patch]:
@@ -136,6 +141,7 @@ BUGS: dict[str, Callable[[], list[Patch]]] = {
         unfenced_fetch,
         early_isr_join,
         no_maximal_isr,
+        own_minimum,
         unclean_last_replica,
         empty_disk_leads,
         one_candidacy,

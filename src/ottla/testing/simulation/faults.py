@@ -187,7 +187,8 @@ class FaultMaker:
         leader = topic.partitions[0].leader if topic is not None and topic.partitions else -1
         if leader < 0:
             return fault._replace(node=1)
-        others = [node_id for node_id in self._cluster.nodes if node_id != leader] or [leader]
+        replicas = topic.partitions[0].replicas if topic is not None else ()
+        others = [each for each in self._cluster.nodes if each in replicas and each != leader] or [leader]
         chance = self._cluster.loop.chance
         node = leader if fault.node in (LEADER, COORDINATOR) else chance.choice(others)
         return fault._replace(node=node, other=chance.choice(others) if fault.other == node else fault.other)

@@ -105,6 +105,10 @@ class SimNode:
             **{key: value.replace("{host}", self.host) for key, value in settings.items()},
         }
 
+    def configure(self, key: str, value: str) -> None:
+        """Set a key of this broker's own configuration, from its next start on."""
+        self._settings[key] = value
+
     @property
     def directories(self) -> list[str]:
         """The log directories, one for each disk."""

@@ -19,6 +19,8 @@ LOSES_DECISIONS = 0.15
 """How many plans of transactions let the coordinators forget what they decided last."""
 OVERSLEEPS = 0.15
 """How many plans have members of the group that stand still past their session and then commit."""
+DISAGREES = 0.15
+"""How many plans have brokers that are started with different min.insync.replicas."""
 ROLLS_BACK = 0.06
 """How many plans restore the store from an old snapshot."""
 BROKEN = ("kill", "pause", "isolate", "cut from store", "restart")
@@ -34,6 +36,8 @@ class Plan:
     partitions: int = 2
     replicas: int = 3
     min_insync: int = 2
+    min_insync_of: tuple[int, ...] = ()
+    """The min.insync.replicas that each broker is started with; then topics have none of their own."""
     flush_on_ack: bool = False
     segment_bytes: int | None = None
     session_timeout_s: float = 1.5
@@ -67,9 +71,10 @@ class Plan:
         flush = ", flush on ack" if self.flush_on_ack else ""
         flush += ", every kill looks like a power failure" if self.forgets_boots else ""
         flush += ", but for decisions" if self.loses_decisions else ""
+        min_insync = self.min_insync_of or self.min_insync
         lines = [
             f"seed {self.seed}: {self.nodes} brokers, {self.partitions} partitions, {self.replicas} replicas,"
-            f" min.insync {self.min_insync}{flush}, session {self.session_timeout_s:.2f} s, {self.settings}",
+            f" min.insync {min_insync}{flush}, session {self.session_timeout_s:.2f} s, {self.settings}",
             *(f"  {fault}" for fault in self.faults),
         ]
         return "\n".join(lines)
@@ -91,13 +96,18 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
     if flush_on_ack and chance.random() < 0.4:
         faults += _power_cut_of_all(chance, node_ids)
     faults += _starved_nodes(Random(f"starved {seed}"), node_ids)
+    disagreeing = Random(f"disagrees {seed}")
+    disagrees = nodes > 1 and disagreeing.random() < DISAGREES
+    if disagrees:
+        faults = _lone_leader(disagreeing, faults, session_timeout_s)
     faults += _rolled_back_store(Random(f"rolled back {seed}"), faults, session_timeout_s)
     return Plan(
         seed=seed,
         nodes=nodes,
         partitions=chance.choice((1, 2, 2, 3)),
-        replicas=min(3, nodes),
+        replicas=2 if disagrees else min(3, nodes),
         min_insync=min(2, nodes),
+        min_insync_of=tuple(disagreeing.choices((1, 2), k=nodes)) if disagrees else (),
         flush_on_ack=flush_on_ack,
         forgets_boots=forgets_boots,
         segment_bytes=chance.choice((None, None, 1_000, 4_000)),
@@ -114,7 +124,7 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
 
 def make_transaction_plan(seed: int, nodes: int | None = None) -> Plan:
     """Draw a plan for transactions: with brokers that keep their own topics as safe as others theirs."""
-    plan = make_plan(seed, nodes or 3)
+    plan = _agreeing(make_plan(seed, nodes or 3))
     chance = Random(f"transactions {seed}")
     settings = {
         "min.insync.replicas": plan.min_insync,
@@ -141,12 +151,17 @@ def make_transaction_plan(seed: int, nodes: int | None = None) -> Plan:
     )
 
 
+def _agreeing(plan: Plan) -> Plan:
+    """Return the plan with brokers of one configuration: disks are lost in it."""
+    return replace(plan, replicas=min(3, plan.nodes), min_insync_of=())
+
+
 TWO_DISKS = {"log.dirs": "/data/{host},/data/{host}-b", "offsets.topic.num.partitions": "2"}
 
 
 def make_disks_plan(seed: int, nodes: int | None = None) -> Plan:
     """Draw a plan for brokers with two log directories: one is full, dies, is missing, or is replaced."""
-    plan = make_plan(seed, nodes)
+    plan = _agreeing(make_plan(seed, nodes))
     chance = Random(f"disks {seed}")
     faults = [
         each._replace(kind="one disk replaced" if each.kind == "disk replaced" else each.kind)
@@ -246,6 +261,23 @@ def _starved_nodes(chance: Random, nodes: Sequence[int]) -> list[Fault]:
     starved = chance.sample(nodes, chance.randint(1, len(nodes)))
     for_s = chance.uniform(0.5, 3.0)
     return [Fault(at_s + chance.uniform(0, 0.1), for_s, "starve", node) for node in starved]
+
+
+def _lone_leader(chance: Random, faults: Sequence[Fault], session_s: float) -> list[Fault]:
+    """One of two replicas leads alone, and is lost when the other one is back.
+
+    No disk is lost meanwhile: it may be the only one with what such a leader has committed.
+    """
+    kept = [
+        each._replace(kind="kill") if each.kind in ("power failure", "disk replaced") else each
+        for each in faults
+    ]
+    at_s, alone_s = chance.uniform(1.0, 3.0), session_s + chance.uniform(0.5, 1.5)
+    return [
+        *kept,
+        Fault(at_s, alone_s, "kill", FOLLOWER),
+        Fault(at_s + alone_s - chance.uniform(0, 0.2), session_s + 1.0, "kill", LEADER),
+    ]
 
 
 def _rolled_back_store(chance: Random, faults: Sequence[Fault], session_s: float) -> list[Fault]:

@@ -68,6 +68,8 @@ def simulate(plan: Plan, log_level: int = logging.ERROR, course: type[Scenario] 
     )
     for node in cluster.nodes.values():
         node.disk.forgets_boots = plan.forgets_boots
+    for node, min_insync in zip(cluster.nodes.values(), plan.min_insync_of, strict=False):
+        node.configure("min.insync.replicas", str(min_insync))
     scenario = (course or Scenario)(plan, cluster)
     violations = scenario.violations
     try:
@@ -161,7 +163,7 @@ class Scenario:
     async def _start_clients(self) -> list[asyncio.Task[None]]:
         cluster, plan = self.cluster, self.plan
         admin = cluster.new_client()
-        configs = {"min.insync.replicas": str(plan.min_insync)}
+        configs = {} if plan.min_insync_of else {"min.insync.replicas": str(plan.min_insync)}
         if plan.flush_on_ack:
             configs["flush.messages"] = "1"
         if plan.segment_bytes is not None:
