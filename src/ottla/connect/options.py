@@ -25,15 +25,15 @@ WORKER_KEYS = {
     "group.id": "the group of workers",
     "config.storage.topic": "the topic of the configs",
     "offset.storage.topic": "the topic of the offsets of sources",
-    "status.storage.topic": "the topic of the states",
-    "session.timeout.ms": "after this time without a heartbeat a worker's tasks move",
-    "rebalance.timeout.ms": "how long workers have to give up tasks",
+    "status.storage.topic": "the topic of the states of connectors and tasks",
+    "session.timeout.ms": "after this time without a heartbeat, a worker's tasks move to other workers",
+    "rebalance.timeout.ms": "time that workers have to stop their tasks in a rebalance",
     "heartbeat.interval.ms": "time between heartbeats",
-    "plugin.path": "Python files, folders or modules with connectors, with commas",
-    "rest.advertised.host.name": "where other workers reach this one",
-    "rest.advertised.port": "the port there",
-    "task.restart.max": "how often in a row a task is restarted after a passing failure",
-    "topic.tracking.enable": "keep the topics that connectors use",
+    "plugin.path": "Python files, folders or modules with connectors, comma-separated",
+    "rest.advertised.host.name": "the host name that other workers connect to",
+    "rest.advertised.port": "the port that other workers connect to",
+    "task.restart.max": "maximum restarts of a task in a row after transient failures",
+    "topic.tracking.enable": "record which topics each connector uses",
 }
 ROLES = ("producer", "consumer", "admin")
 """`ROLE.NAME` is an option of the clients of connectors, over that of the worker's own clients."""

@@ -23,16 +23,18 @@ TEXT = Schema(s.STRING)
 
 
 class DatagenSource(SourceConnector):
-    """Makes up orders, users or page views."""
+    """Generates test data: orders, users or page views."""
 
     keys = (
-        ConfigKey("topic", doc="The topic.", importance=HIGH),
-        ConfigKey("template", default="orders", doc="What to make up.", importance=HIGH, values=TEMPLATES),
+        ConfigKey("topic", doc="The topic to write to.", importance=HIGH),
+        ConfigKey(
+            "template", default="orders", doc="The kind of test data.", importance=HIGH, values=TEMPLATES
+        ),
         ConfigKey(
             "rate", LONG, 10, "Records per second of each task; 0: as fast as possible.", check=at_least(0)
         ),
-        ConfigKey("iterations", LONG, -1, "Records of each task; -1: no end."),
-        ConfigKey("keys", INT, 1000, "How many different keys there are.", LOW, at_least(1)),
+        ConfigKey("iterations", LONG, -1, "Records of each task; -1: unlimited."),
+        ConfigKey("keys", INT, 1000, "Number of distinct keys.", LOW, at_least(1)),
     )
     position_keys = ("topic", "task.number")
 

@@ -23,7 +23,7 @@ CONNECTION_KEYS = (
     ConfigKey(
         "connection.url",
         default="",
-        doc="jdbc:sqlite:/path/to.db; other databases are named by connection.driver.",
+        doc="jdbc:sqlite:/path/to.db; for other databases set connection.driver.",
         importance=HIGH,
     ),
     ConfigKey(
@@ -32,10 +32,10 @@ CONNECTION_KEYS = (
         doc="The Python module of the driver (DB-API 2.0), such as psycopg, pymysql, oracledb.",
         importance=HIGH,
     ),
-    ConfigKey("connection.arguments", LIST, [], "KEY=VALUE for the driver's connect.", HIGH),
+    ConfigKey("connection.arguments", LIST, [], "KEY=VALUE arguments of the driver's connect().", HIGH),
     ConfigKey("connection.user", default="", doc="The user."),
     ConfigKey("connection.password", PASSWORD, "", "The password."),
-    ConfigKey("quote.sql.identifiers", default='"', doc="What names are quoted with; MySQL: `."),
+    ConfigKey("quote.sql.identifiers", default='"', doc="The quote character of identifiers; MySQL: `."),
 )
 _MARKS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 

@@ -12,17 +12,17 @@ from ottla.connect.sdk import Batch, SinkConnector, SinkWriter
 
 
 class DeltaSink(SinkConnector):
-    """Appends records to Delta tables, with delta-rs: no JVM and no catalogue is needed."""
+    """Appends records to Delta tables with delta-rs; needs no JVM and no catalogue."""
 
     keys = (
         ConfigKey(
             "delta.table",
-            doc="A folder or an URL, with ${topic} or not: s3://lake/${topic}.",
+            doc="A folder or a URL; may contain ${topic}: s3://lake/${topic}.",
             importance=HIGH,
         ),
-        ConfigKey("delta.storage.options", LIST, [], "KEY=VALUE, as delta-rs has them.", HIGH),
-        ConfigKey("delta.auto-create-enabled", BOOLEAN, True, "Create tables that are missing."),
-        ConfigKey("delta.evolve-schema-enabled", BOOLEAN, True, "Add columns that are missing."),
+        ConfigKey("delta.storage.options", LIST, [], "KEY=VALUE storage options of delta-rs.", HIGH),
+        ConfigKey("delta.auto-create-enabled", BOOLEAN, True, "Create missing tables."),
+        ConfigKey("delta.evolve-schema-enabled", BOOLEAN, True, "Add missing columns."),
     )
     guarantee = "exactly once"
     interval_ms = 30_000

@@ -34,17 +34,17 @@ SETTLED_MS = 5_000
 
 
 class FileSource(SourceConnector):
-    """Reads lines of text, JSON lines, CSV and Parquet; files that grow are followed."""
+    """Reads text lines, JSON lines, CSV and Parquet; follows growing files."""
 
     keys = (
         ConfigKey("file", doc="A file, a folder, or a pattern such as /in/*.csv.", importance=HIGH),
-        ConfigKey("topic", doc="The topic.", importance=HIGH),
+        ConfigKey("topic", doc="The topic to write to.", importance=HIGH),
         ConfigKey(
-            "format", default="text", doc="What is in the files.", importance=HIGH, values=READ_FORMATS
+            "format", default="text", doc="The format of the files.", importance=HIGH, values=READ_FORMATS
         ),
-        ConfigKey("key.field", default="", doc="The field that is the key."),
+        ConfigKey("key.field", default="", doc="The field to use as the record key."),
         ConfigKey(
-            "batch.max.bytes", LONG, 16 * 1024 * 1024, "Of each file, in one batch.", LOW, at_least(1024)
+            "batch.max.bytes", LONG, 16 * 1024 * 1024, "Bytes of each file in one batch.", LOW, at_least(1024)
         ),
     )
     position_keys = ("file", "format", "task.number", "task.count")
@@ -163,16 +163,18 @@ class FileReader(SourceReader):
 
 
 class FileSink(SinkConnector):
-    """Writes JSON lines, CSV, Parquet or text: a file for each partition of a topic in a batch."""
+    """Writes JSON lines, CSV, Parquet or text: one file per partition and batch."""
 
     keys = (
-        ConfigKey("path", doc="The folder.", importance=HIGH),
-        ConfigKey("format", default="jsonl", doc="What to write.", importance=HIGH, values=WRITE_FORMATS),
-        ConfigKey("flush.size", LONG, 1_000_000, "Records of a file at most.", check=at_least(1)),
+        ConfigKey("path", doc="The folder to write to.", importance=HIGH),
+        ConfigKey(
+            "format", default="jsonl", doc="The format to write.", importance=HIGH, values=WRITE_FORMATS
+        ),
+        ConfigKey("flush.size", LONG, 1_000_000, "Maximum number of records per file.", check=at_least(1)),
         ConfigKey(
             "partition.by",
             default="none",
-            doc="Folders by the time of records.",
+            doc="Create folders by record timestamp.",
             values=("none", "day", "hour"),
         ),
     )

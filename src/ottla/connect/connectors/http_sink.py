@@ -24,19 +24,19 @@ class HttpSink(SinkConnector):
     """
 
     keys = (
-        ConfigKey("http.api.url", doc="Where to send to.", importance=HIGH),
-        ConfigKey("request.method", default="POST", doc="The method.", values=("POST", "PUT", "PATCH")),
+        ConfigKey("http.api.url", doc="The URL to send records to.", importance=HIGH),
+        ConfigKey("request.method", default="POST", doc="The HTTP method.", values=("POST", "PUT", "PATCH")),
         ConfigKey(
             "batch.max.size",
             INT,
             1,
-            "Records of a request; with more than 1, a JSON array.",
+            "Records per request; more than 1 are sent as a JSON array.",
             check=at_least(1),
         ),
-        ConfigKey("headers", LIST, [], "Headers NAME:VALUE, with commas."),
-        ConfigKey("connection.user", default="", doc="For basic authentication."),
-        ConfigKey("connection.password", PASSWORD, "", "For basic authentication."),
-        ConfigKey("request.timeout.ms", INT, 30_000, "For one request.", check=at_least(1)),
+        ConfigKey("headers", LIST, [], "HTTP headers NAME:VALUE, comma-separated."),
+        ConfigKey("connection.user", default="", doc="User for basic authentication."),
+        ConfigKey("connection.password", PASSWORD, "", "Password for basic authentication."),
+        ConfigKey("request.timeout.ms", INT, 30_000, "Timeout of a request.", check=at_least(1)),
     )
 
     def writer(self, task: Mapping[str, str]) -> SinkWriter:

@@ -14,16 +14,14 @@ PROPERTY = "ottla.batch."
 
 
 class IcebergSink(SinkConnector):
-    """Appends records to tables of a catalogue."""
+    """Appends records to Iceberg tables."""
 
     keys = (
-        ConfigKey("iceberg.tables", doc="The table, with ${topic} or not: db.${topic}.", importance=HIGH),
-        ConfigKey(
-            "iceberg.catalog", LIST, [], "Properties of the catalogue KEY=VALUE, as pyiceberg has them.", HIGH
-        ),
+        ConfigKey("iceberg.tables", doc="The table; may contain ${topic}: db.${topic}.", importance=HIGH),
+        ConfigKey("iceberg.catalog", LIST, [], "KEY=VALUE catalogue properties of pyiceberg.", HIGH),
         ConfigKey("iceberg.catalog.name", default="default", doc="The name of the catalogue."),
-        ConfigKey("iceberg.tables.auto-create-enabled", BOOLEAN, True, "Create tables that are missing."),
-        ConfigKey("iceberg.tables.evolve-schema-enabled", BOOLEAN, True, "Add columns that are missing."),
+        ConfigKey("iceberg.tables.auto-create-enabled", BOOLEAN, True, "Create missing tables."),
+        ConfigKey("iceberg.tables.evolve-schema-enabled", BOOLEAN, True, "Add missing columns."),
     )
     guarantee = "exactly once"
     interval_ms = 30_000

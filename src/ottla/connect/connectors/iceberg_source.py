@@ -24,23 +24,21 @@ FAIL, SKIP = "fail", "skip"
 
 
 class IcebergSource(SourceConnector):
-    """Reads a table of a catalogue, and follows what is appended to it."""
+    """Reads an Iceberg table, then rows that are appended to it."""
 
     keys = (
         ConfigKey("iceberg.table", doc="The table: db.orders.", importance=HIGH),
-        ConfigKey("topic", doc="The topic.", importance=HIGH),
-        ConfigKey(
-            "iceberg.catalog", LIST, [], "Properties of the catalogue KEY=VALUE, as pyiceberg has them.", HIGH
-        ),
+        ConfigKey("topic", doc="The topic to write to.", importance=HIGH),
+        ConfigKey("iceberg.catalog", LIST, [], "KEY=VALUE catalogue properties of pyiceberg.", HIGH),
         ConfigKey("iceberg.catalog.name", default="default", doc="The name of the catalogue."),
-        ConfigKey("key.field", default="", doc="The field that is the key."),
+        ConfigKey("key.field", default="", doc="The field to use as the record key."),
         ConfigKey(
             "iceberg.on.change",
             default=FAIL,
-            doc="What to do with a snapshot that deletes or replaces rows: fail, or skip it.",
+            doc="How to handle a snapshot that deletes or replaces rows.",
             values=(FAIL, SKIP),
         ),
-        ConfigKey("batch.max.files", INT, 100, "Data files of one part of a batch.", LOW, at_least(1)),
+        ConfigKey("batch.max.files", INT, 100, "Data files read by one task of a batch.", LOW, at_least(1)),
     )
     position_keys = ("iceberg.table", "iceberg.catalog", "topic")
     interval_ms = 5_000

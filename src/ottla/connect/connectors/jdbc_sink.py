@@ -20,7 +20,7 @@ from ottla.connect.sdk import Batch, Refused, SinkConnector, SinkWriter
 
 
 class JdbcSink(SinkConnector):
-    """Writes records to tables of a database."""
+    """Writes records to database tables."""
 
     keys = (
         *CONNECTION_KEYS,

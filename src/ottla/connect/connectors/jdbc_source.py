@@ -23,22 +23,26 @@ ROWS_AT_ONCE = 10_000
 
 
 class JdbcSource(SourceConnector):
-    """Reads tables of a database by query."""
+    """Reads database tables by query."""
 
     keys = (
         *CONNECTION_KEYS,
-        ConfigKey("table.whitelist", LIST, doc="Tables, with commas.", importance=HIGH),
+        ConfigKey("table.whitelist", LIST, doc="Tables, comma-separated.", importance=HIGH),
         ConfigKey(
             "mode",
             default=INCREMENTING,
-            doc="How new rows are found.",
+            doc="How new rows are detected.",
             importance=HIGH,
             values=(INCREMENTING, TIMESTAMP, BOTH),
         ),
-        ConfigKey("incrementing.column.name", default="id", doc="A number that grows with every row."),
-        ConfigKey("timestamp.column.name", default="", doc="A timestamp that is set with every change."),
-        ConfigKey("topic.prefix", doc="Before the table's name.", importance=HIGH),
-        ConfigKey("batch.max.rows", LONG, 100_000, "Rows of a table in a batch.", LOW, at_least(1)),
+        ConfigKey(
+            "incrementing.column.name",
+            default="id",
+            doc="A column whose number increases with every new row.",
+        ),
+        ConfigKey("timestamp.column.name", default="", doc="A timestamp column that every change updates."),
+        ConfigKey("topic.prefix", doc="Prefix of the topic; the table's name follows.", importance=HIGH),
+        ConfigKey("batch.max.rows", LONG, 100_000, "Maximum rows of a table per batch.", LOW, at_least(1)),
     )
     position_keys = (
         "connection.url",

@@ -35,7 +35,7 @@ class MirrorSource(SourceConnector):
         ConfigKey(
             "source.cluster.alias",
             default="source",
-            doc="Before the names of mirrored topics.",
+            doc="Prefix of the names of mirrored topics.",
             importance=HIGH,
         ),
         ConfigKey("source.cluster.bootstrap.servers", doc="The cluster to copy.", importance=HIGH),
@@ -44,19 +44,21 @@ class MirrorSource(SourceConnector):
             "topics", default=".*", doc="A regular expression of topics.", importance=HIGH, check=is_regex
         ),
         ConfigKey("groups", default=".*", doc="A regular expression of groups.", check=is_regex),
-        ConfigKey("replication.policy.separator", default=".", doc="Between alias and topic."),
+        ConfigKey("replication.policy.separator", default=".", doc="Separator between alias and topic."),
         ConfigKey("identity.replication.policy", BOOLEAN, False, "Mirrored topics keep their names."),
         ConfigKey("sync.topic.configs.enabled", BOOLEAN, True, "Copy the configs of topics."),
-        ConfigKey("sync.topic.acls.enabled", BOOLEAN, True, "Copy the ACLs of topics, but for writing."),
+        ConfigKey("sync.topic.acls.enabled", BOOLEAN, True, "Copy the ACLs of topics, except WRITE."),
         ConfigKey("sync.group.offsets.enabled", BOOLEAN, True, "Translate and commit the offsets of groups."),
         ConfigKey(
             "sync.interval.ms",
             LONG,
             10_000,
-            "The time between two looks at topics and groups.",
+            "Interval of checks for changed topics and groups.",
             check=at_least(1),
         ),
-        ConfigKey("batch.max.records", LONG, 50_000, "Records of a partition in a batch.", LOW, at_least(1)),
+        ConfigKey(
+            "batch.max.records", LONG, 50_000, "Maximum records of a partition per batch.", LOW, at_least(1)
+        ),
     )
     position_keys = (
         "source.cluster.bootstrap.servers",

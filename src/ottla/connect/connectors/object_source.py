@@ -26,20 +26,20 @@ GONE = ("NoSuchKey", "404", "PreconditionFailed", "412")
 
 
 class S3Source(SourceConnector):
-    """Reads lines of text, JSON lines, CSV and Parquet from a bucket."""
+    """Reads text lines, JSON lines, CSV and Parquet from a bucket."""
 
     keys = (
         ConfigKey("s3.bucket.name", doc="The bucket.", importance=HIGH),
-        ConfigKey("topic", doc="The topic.", importance=HIGH),
-        ConfigKey("s3.prefix", default="", doc="Before the names of the objects to read.", importance=HIGH),
+        ConfigKey("topic", doc="The topic to write to.", importance=HIGH),
+        ConfigKey("s3.prefix", default="", doc="Prefix of the objects to read.", importance=HIGH),
         ConfigKey("s3.region", default="us-east-1", doc="The region.", importance=HIGH),
-        ConfigKey("store.url", default="", doc="Another server with S3's protocol."),
-        ConfigKey("aws.access.key.id", default="", doc="Default: what boto3 finds."),
-        ConfigKey("aws.secret.access.key", PASSWORD, "", "Default: what boto3 finds."),
+        ConfigKey("store.url", default="", doc="URL of an S3-compatible server; default: AWS."),
+        ConfigKey("aws.access.key.id", default="", doc="Access key id; default: boto3's credentials."),
+        ConfigKey("aws.secret.access.key", PASSWORD, "", "Secret key; default: boto3's credentials."),
         ConfigKey(
             "format", default="jsonl", doc="What is in the objects.", importance=HIGH, values=READ_FORMATS
         ),
-        ConfigKey("key.field", default="", doc="The field that is the key."),
+        ConfigKey("key.field", default="", doc="The field to use as the record key."),
         ConfigKey("batch.max.objects", INT, 100, "Objects of one batch.", LOW, at_least(1)),
     )
     position_keys = ("s3.bucket.name", "s3.prefix", "store.url", "format", "topic")

@@ -22,16 +22,18 @@ class S3Sink(SinkConnector):
     keys = (
         ConfigKey("s3.bucket.name", doc="The bucket.", importance=HIGH),
         ConfigKey("s3.region", default="us-east-1", doc="The region.", importance=HIGH),
-        ConfigKey("store.url", default="", doc="Another server with S3's protocol."),
-        ConfigKey("aws.access.key.id", default="", doc="Default: what boto3 finds."),
-        ConfigKey("aws.secret.access.key", PASSWORD, "", "Default: what boto3 finds."),
-        ConfigKey("topics.dir", default="topics", doc="Before the names of all objects."),
-        ConfigKey("format", default="jsonl", doc="What to write.", importance=HIGH, values=WRITE_FORMATS),
-        ConfigKey("flush.size", LONG, 1_000_000, "Records of an object at most.", check=at_least(1)),
+        ConfigKey("store.url", default="", doc="URL of an S3-compatible server; default: AWS."),
+        ConfigKey("aws.access.key.id", default="", doc="Access key id; default: boto3's credentials."),
+        ConfigKey("aws.secret.access.key", PASSWORD, "", "Secret key; default: boto3's credentials."),
+        ConfigKey("topics.dir", default="topics", doc="Prefix of all object names."),
+        ConfigKey(
+            "format", default="jsonl", doc="The format to write.", importance=HIGH, values=WRITE_FORMATS
+        ),
+        ConfigKey("flush.size", LONG, 1_000_000, "Maximum number of records per object.", check=at_least(1)),
         ConfigKey(
             "partition.by",
             default="none",
-            doc="Folders by the time of records.",
+            doc="Create folders by record timestamp.",
             values=("none", "day", "hour"),
         ),
     )

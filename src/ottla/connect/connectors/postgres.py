@@ -14,11 +14,11 @@ from ottla.connect.errors import ConnectError, RetriableError
 
 CONNECTION_KEYS = (
     ConfigKey(
-        "connection.url", doc="postgresql://HOST:PORT/DATABASE; jdbc: before it is allowed.", importance=HIGH
+        "connection.url", doc="postgresql://HOST:PORT/DATABASE; the prefix jdbc: is allowed.", importance=HIGH
     ),
     ConfigKey("connection.user", default="", doc="The user, if it is not in the URL.", importance=HIGH),
     ConfigKey("connection.password", PASSWORD, "", "The password.", HIGH),
-    ConfigKey("connection.timeout.s", INT, 10, "How long to wait for a connection.", LOW),
+    ConfigKey("connection.timeout.s", INT, 10, "Timeout for a connection.", LOW),
 )
 
 

@@ -54,15 +54,15 @@ log = logging.getLogger(__name__)
 
 
 class PostgresCdcSource(SourceConnector):
-    """Captures the changes of tables, with Debezium's config keys and events."""
+    """Captures changes of tables, with Debezium's config keys and events."""
 
     keys = (
         ConfigKey("database.hostname", doc="The host.", importance=HIGH),
         ConfigKey("database.port", INT, 5432, "The port.", HIGH),
-        ConfigKey("database.user", doc="The user; it needs the right of replication.", importance=HIGH),
+        ConfigKey("database.user", doc="The user; needs the REPLICATION privilege.", importance=HIGH),
         ConfigKey("database.password", PASSWORD, "", "The password.", HIGH),
         ConfigKey("database.dbname", doc="The database.", importance=HIGH),
-        ConfigKey("topic.prefix", doc="The first part of the topics' names.", importance=HIGH),
+        ConfigKey("topic.prefix", doc="Prefix of the topic names.", importance=HIGH),
         ConfigKey("table.include.list", LIST, [], "Patterns of SCHEMA.TABLE; empty: all tables.", HIGH),
         ConfigKey("slot.name", default="ottla", doc="The replication slot; each connector needs its own."),
         ConfigKey(
@@ -71,36 +71,36 @@ class PostgresCdcSource(SourceConnector):
         ConfigKey(
             "snapshot.mode",
             default="initial",
-            doc="initial: read what is there first.",
+            doc="initial: read existing rows first.",
             values=("initial", "never"),
         ),
-        ConfigKey("snapshot.ranges", INT, 4, "Ranges that are read in parallel.", LOW, at_least(1)),
+        ConfigKey("snapshot.ranges", INT, 4, "Ranges read in parallel.", LOW, at_least(1)),
         ConfigKey(
             "decimal.handling.mode",
             default="precise",
-            doc="How numeric is written.",
+            doc="How `numeric` values are written.",
             values=("precise", "string", "double"),
         ),
         ConfigKey(
             "event.converting.failure.handling.mode",
             default=WARN,
-            doc="What to do if its schema has no place for a value (precise NaN): warn and skip write null.",
+            doc="How to handle a value that its schema cannot hold, such as NaN: warn and skip write null.",
             importance=LOW,
             values=FAILURE_MODES,
         ),
-        ConfigKey("tombstones.on.delete", BOOLEAN, True, "A delete is followed by a record without a value."),
+        ConfigKey("tombstones.on.delete", BOOLEAN, True, "Write a tombstone after each delete."),
         ConfigKey(
             "max.batch.size",
             LONG,
             20_000,
-            "Changes of a batch; a transaction is never split.",
+            "Changes per batch; a transaction is never split.",
             check=at_least(1),
         ),
         ConfigKey(
             "snapshot.fetch.size",
             LONG,
             8192,
-            "Blocks of a table in a batch of the snapshot.",
+            "Table blocks per batch of the snapshot.",
             LOW,
             at_least(1),
         ),
@@ -108,7 +108,7 @@ class PostgresCdcSource(SourceConnector):
             "wal.retention.alarm.bytes",
             LONG,
             1 << 30,
-            "Alarm if the slot holds more of the log.",
+            "Raise an alarm if the slot retains more WAL.",
             check=at_least(1),
         ),
     )

@@ -24,25 +24,25 @@ VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 
 
 TABLE_KEYS = (
-    ConfigKey("table.name.format", default="${topic}", doc="The table of a topic.", importance=HIGH),
+    ConfigKey("table.name.format", default="${topic}", doc="The table for a topic.", importance=HIGH),
     ConfigKey(
         "insert.mode",
         default="upsert",
-        doc="insert, or upsert by the primary key.",
+        doc="Insert rows, or upsert them by primary key.",
         importance=HIGH,
         values=("insert", "upsert"),
     ),
     ConfigKey(
         "pk.mode",
         default="record_key",
-        doc="Where the primary key is.",
+        doc="The source of the primary key.",
         importance=HIGH,
         values=("none", "record_key", "record_value"),
     ),
     ConfigKey("pk.fields", LIST, [], "The columns of the primary key; default: all fields of the key."),
-    ConfigKey("delete.enabled", BOOLEAN, True, "A record without a value deletes the row of its key."),
-    ConfigKey("auto.create", BOOLEAN, False, "Create tables that are missing."),
-    ConfigKey("auto.evolve", BOOLEAN, False, "Add columns that are missing."),
+    ConfigKey("delete.enabled", BOOLEAN, True, "Delete the row of a key for a tombstone."),
+    ConfigKey("auto.create", BOOLEAN, False, "Create missing tables."),
+    ConfigKey("auto.evolve", BOOLEAN, False, "Add missing columns."),
 )
 """What sinks that write to tables are configured with."""
 

@@ -49,7 +49,7 @@ RETRIABLE = ("40001", "40P01", "57P01", "57P02", "57P03", "08000", "08003", "080
 
 
 class PostgresSink(SinkConnector):
-    """Writes records to tables."""
+    """Writes records to PostgreSQL tables."""
 
     keys = (
         *CONNECTION_KEYS,

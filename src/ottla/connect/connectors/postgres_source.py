@@ -38,31 +38,37 @@ ROWS_AT_ONCE = 10_000
 
 
 class PostgresSource(SourceConnector):
-    """Reads tables by query: whole, by a growing column, by a timestamp, or by both."""
+    """Reads PostgreSQL tables by query: completely, by an increasing column, by a timestamp, or both."""
 
     keys = (
         *CONNECTION_KEYS,
-        ConfigKey("table.whitelist", LIST, [], "Tables, with commas; empty: all.", HIGH),
+        ConfigKey("table.whitelist", LIST, [], "Tables, comma-separated; empty: all.", HIGH),
         ConfigKey(
             "mode",
             default=INCREMENTING,
-            doc="How new rows are found.",
+            doc="How new rows are detected.",
             importance=HIGH,
             values=(BULK, INCREMENTING, TIMESTAMP, BOTH),
         ),
         ConfigKey(
-            "incrementing.column.name", default="", doc="A number that grows; default: the primary key."
+            "incrementing.column.name",
+            default="",
+            doc="A column whose number increases with every new row; default: the primary key.",
         ),
-        ConfigKey("timestamp.column.name", default="", doc="A timestamp that is set with every change."),
-        ConfigKey("timestamp.delay.interval.ms", LONG, 0, "Rows younger than this wait.", check=at_least(0)),
-        ConfigKey("topic.prefix", doc="Before the table's name.", importance=HIGH),
+        ConfigKey("timestamp.column.name", default="", doc="A timestamp column that every change updates."),
         ConfigKey(
-            "poll.interval.ms", LONG, 5000, "The time between two reads of a whole table.", check=at_least(1)
+            "timestamp.delay.interval.ms",
+            LONG,
+            0,
+            "Read only rows that are older than this.",
+            check=at_least(0),
         ),
-        ConfigKey("batch.max.rows", LONG, 100_000, "Rows of a table in a batch.", LOW, at_least(1)),
+        ConfigKey("topic.prefix", doc="Prefix of the topic; the table's name follows.", importance=HIGH),
         ConfigKey(
-            "snapshot.ranges", INT, 4, "Ranges of a large batch that are read in parallel.", LOW, at_least(1)
+            "poll.interval.ms", LONG, 5000, "Interval between two reads of a whole table.", check=at_least(1)
         ),
+        ConfigKey("batch.max.rows", LONG, 100_000, "Maximum rows of a table per batch.", LOW, at_least(1)),
+        ConfigKey("snapshot.ranges", INT, 4, "Ranges of a large batch read in parallel.", LOW, at_least(1)),
     )
     position_keys = (
         "connection.url",

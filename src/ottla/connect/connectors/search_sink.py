@@ -17,7 +17,7 @@ RETRY_STATUSES = (429, 502, 503, 504)
 
 
 class SearchSink(SinkConnector):
-    """Indexes records: the id of a document is the record's key, or topic, partition and offset.
+    """Indexes records. The document id is the record's key, or topic, partition and offset.
 
     Documents have the record's offset as external version: a batch that comes again changes nothing.
     """
@@ -26,10 +26,16 @@ class SearchSink(SinkConnector):
         ConfigKey("connection.url", doc="http://HOST:9200", importance=HIGH),
         ConfigKey("connection.username", default="", doc="The user.", importance=HIGH),
         ConfigKey("connection.password", PASSWORD, "", "The password.", HIGH),
-        ConfigKey("index.format", default="${topic}", doc="The index of a topic.", importance=HIGH),
-        ConfigKey("key.ignore", BOOLEAN, False, "Make ids of topic, partition and offset.", HIGH),
-        ConfigKey("batch.size", INT, 2000, "Documents of a request.", check=at_least(1)),
-        ConfigKey("request.timeout.ms", INT, 30_000, "For one request.", check=at_least(1)),
+        ConfigKey("index.format", default="${topic}", doc="The index for a topic.", importance=HIGH),
+        ConfigKey(
+            "key.ignore",
+            BOOLEAN,
+            False,
+            "Use topic, partition and offset as document id instead of the key.",
+            HIGH,
+        ),
+        ConfigKey("batch.size", INT, 2000, "Documents per request.", check=at_least(1)),
+        ConfigKey("request.timeout.ms", INT, 30_000, "Timeout of a request.", check=at_least(1)),
     )
     guarantee = "exactly once"
 

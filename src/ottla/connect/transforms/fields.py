@@ -16,7 +16,7 @@ from ottla.connect.transforms.paths import SYNTAX_KEY, FieldPath
 
 
 class ExtractField(PartTransform):
-    """Replaces a struct or map by one of its fields."""
+    """Replaces a struct or map with one of its fields."""
 
     purpose = "field extraction"
     keys = (ConfigKey("field", doc="The field.", check=non_empty), SYNTAX_KEY, NULL_KEY)
@@ -36,7 +36,7 @@ class ExtractField(PartTransform):
 
 
 class HoistField(PartTransform):
-    """Wraps the whole in a struct or map with one field."""
+    """Wraps the key or value in a struct or map with one field."""
 
     keys = (ConfigKey("field", doc="The name of the field.", check=non_empty),)
 
@@ -99,7 +99,7 @@ def parse_pairs(key: str, given: Iterable[str]) -> dict[str, str]:
 
 
 class Flatten(PartTransform):
-    """Makes one level of nested structs and maps."""
+    """Flattens nested structs and maps."""
 
     purpose = "flattening"
     keys = (ConfigKey("delimiter", default=".", doc="Between the names of the levels."),)
@@ -210,7 +210,7 @@ class InsertField(PartTransform):
 
 
 class MaskField(PartTransform):
-    """Replaces fields by the null of their type, or by a text or number."""
+    """Replaces fields with the null value of their type, or with a given text or number."""
 
     purpose = "mask fields"
     keys = (
@@ -262,7 +262,7 @@ def _nothing(value: Any) -> Any:
 
 
 class ValueToKey(Transform):
-    """Makes the key of fields of the value."""
+    """Creates the key from fields of the value."""
 
     name = PACKAGE + "ValueToKey"
     keys = (

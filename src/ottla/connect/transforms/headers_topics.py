@@ -118,7 +118,7 @@ class RegexRouter(Transform):
 
 
 class TimestampRouter(Transform):
-    """Adds the record's time to the topic's name."""
+    """Adds the record's timestamp to the topic name."""
 
     name = PACKAGE + "TimestampRouter"
     keys = (

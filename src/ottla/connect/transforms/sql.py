@@ -37,7 +37,7 @@ _META = ("_topic", "_partition", "_timestamp", "_offset", "_key")
 
 
 class Sql(Transform):
-    """Makes a new value with a query in SQL, or drops the record."""
+    """Computes the value with an SQL query, or drops the record."""
 
     name: ClassVar[str] = "ottla.transforms.Sql"
     keys = (

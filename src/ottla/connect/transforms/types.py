@@ -23,7 +23,7 @@ WHOLE = ""
 
 
 class Cast(PartTransform):
-    """Casts the whole, or fields of it."""
+    """Casts the key or value, or fields of it."""
 
     purpose = "cast types"
     keys = (
