@@ -21,21 +21,21 @@ STARTED_DIFFERENTLY = {
     "sasl.mechanism.inter.broker.protocol", "security.inter.broker.protocol",
 }  # fmt: skip
 
-KEY_IS_ABSENT = "broker keys of parts that Ottla does not have, which `ottla config validate` names"
-KEY_IS_OURS = "broker and topic keys of Ottla's own, of ZooKeeper, and of validation by schemas"
-KEY_IS_FIXED = "keys that Kafka changes while it runs and Ottla reads at its start"
-KEY_DEFAULT = "defaults that differ; [configuration](configuration.md) says where"
+KEY_IS_ABSENT = "missing keys of features that Ottla does not have; `ottla config validate` names them"
+KEY_IS_OURS = "additional keys: Ottla's own, ZooKeeper's, and those of schema validation"
+KEY_IS_FIXED = "some keys that are dynamic in Kafka are read-only in Ottla"
+KEY_DEFAULT = "some defaults differ; [configuration](configuration.md) marks them"
 KEY_UNSET = "keys without a value: `null` instead of an empty list or a store's type"
 KEY_SHOWN = "keys whose type or value Kafka hides"
 UNITS = "synonyms name the key with the larger unit from which a default comes (`log.retention.hours`)"
 KRAFT = "there is no KRaft quorum: metadata is in a file or in ZooKeeper"
-NO_SHARE = "there are no share groups and no streams groups, and their keys are refused"
+NO_SHARE = "share groups and streams groups are not supported, and their keys are refused"
 FEATURES = "features have the levels that Ottla implements, and are not downgraded"
 MIN_ISR = "Kafka stores `min.insync.replicas` as a dynamic default of the cluster when it is formatted"
-LOGGERS = "log levels are not changed over the protocol, but by `--log-level`"
-ALIVE = "a live broker is not unregistered"
-EPOCHS = "a new consumer group begins at epoch 1, Kafka 4.3's at epoch 2"
-BATCHED = "assignments are computed at once, not in intervals"
+LOGGERS = "not supported; set log levels with `--log-level`"
+ALIVE = "live brokers cannot be unregistered"
+EPOCHS = "a new consumer group begins at epoch 1, in Kafka 4.3 at epoch 2"
+BATCHED = "assignments are computed immediately, not in intervals"
 
 EXPLAINED = {
     "describeFeatures": FEATURES,
