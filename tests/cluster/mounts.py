@@ -74,8 +74,15 @@ class CuttableDisk:
             os.close(folder)
 
     def restore_power(self) -> None:
-        """Mount the disk again; no process may have files open."""
+        """Mount what is on the disk, as a copy; no process may have files open.
+
+        Whoever made a mount namespace meanwhile, as `ip netns exec` does, still has the dead file system
+        mounted there. The kernel would give us that one again for the same image.
+        """
         self.unmount()
+        copy = self.image.with_suffix(".copy")
+        run("cp", "--sparse=always", str(self.image), str(copy))
+        copy.replace(self.image)
         self.mount()
 
     def close(self) -> None:

@@ -81,13 +81,14 @@ def test_acls_are_for_administrators(acls: Open) -> None:
 
 @pytest.fixture
 def allow(cluster: MemoryCluster) -> Iterator[Callable[..., None]]:
-    """Return a function that creates ACLs; they are deleted afterwards."""
+    """Return a function that creates ACLs on both brokers; they are deleted afterwards."""
     principals = set()
-    with ottla_admin(cluster.address(1), "admin") as admin:
+    with ottla_admin(cluster.address(1), "admin") as admin, ottla_admin(cluster.address(2), "admin") as other:
 
         def create(*acls: Acl) -> None:
             principals.update(each.principal for each in acls)
             assert admin.create_acls(acls) == [None] * len(acls)
+            wait_until(lambda: set(acls) <= set(other.describe_acls()), "the ACLs on the second broker")
 
         yield create
         for principal in principals:

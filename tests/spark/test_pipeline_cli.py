@@ -9,6 +9,7 @@ import sys
 import urllib.request
 
 import pytest
+from tests.waiting import wait_until
 
 from ottla.common.java import JavaNotFound, find_java
 
@@ -36,6 +37,11 @@ def test_a_new_project_passes_its_test_without_a_broker(tmp_path):
 
 
 @pytest.mark.slow
+def scraped(url):
+    with urllib.request.urlopen(url) as answer:
+        return answer.read().decode()
+
+
 def test_a_running_pipeline_can_be_watched_and_stopped_from_another_terminal(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
@@ -57,8 +63,9 @@ def test_a_running_pipeline_can_be_watched_and_stopped_from_another_terminal(tmp
         assert (status["state"], status["pid"]) == ("running", driver.pid)
         remote = json.loads(ottla("status", status["url"], "--format", "json", cwd=data).stdout)
         assert (remote["name"], remote["flows"][0]["rows"]) == ("p", 2)
-        with urllib.request.urlopen(f"{status['url']}/metrics") as scraped:
-            assert b'ottla_spark_query_rows_total{id="' in scraped.read()
+        # Spark tells its listeners about a batch later than it writes the batch's progress.
+        rows = 'ottla_spark_query_rows_total{id="'
+        wait_until(lambda: rows in scraped(f"{status['url']}/metrics"), "the rows in /metrics")
         assert ottla("pause", "p", cwd=tmp_path).stderr.splitlines() == ["p: paused"]
         (data / "2.json").write_text('{"n": 3}\n')
         assert ottla("resume", "p", cwd=tmp_path).stderr.splitlines() == ["p: running"]
