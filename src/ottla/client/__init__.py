@@ -12,6 +12,7 @@ between threads. Connections, TLS and SASL are in `ottla.wire`. Reading order:
     errors, metadata              errors beside KafkaError; brokers, topics and leaders as last seen
     cluster                       metadata, connections and retries: the base of all clients
     coordinators                  which broker coordinates a group or a transactional id
+    group_membership              membership in groups of services: Connect's workers, registries
     event_loop_thread             runs the asyncio clients for the synchronous ones
     producer/                     collects records in batches, which a background sender sends
     consumer/                     reads partitions, alone or in a group; fetches ahead in the background
