@@ -17,13 +17,13 @@ from ottla.registry.formats.limits import InvalidSchema
 from ottla.registry.formats.parsed import ParsedSchema
 
 LEVELS = (
-    "NONE",
     "BACKWARD",
     "BACKWARD_TRANSITIVE",
     "FORWARD",
     "FORWARD_TRANSITIVE",
     "FULL",
     "FULL_TRANSITIVE",
+    "NONE",
 )
 _SHOWN = 10 * 1024
 """Longest part of the old schema that a message repeats."""

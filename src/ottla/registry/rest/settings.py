@@ -11,6 +11,7 @@ from ottla.http.routing import Routes
 from ottla.registry import decisions, errors
 from ottla.registry.contracts import malformed, read_metadata, read_rule_set
 from ottla.registry.entities import Json
+from ottla.registry.formats import LEVELS
 from ottla.registry.rest.access import check_references, found_subject
 from ottla.registry.rest.requests import answer, body_of, page, register_request, text, version_of
 from ottla.registry.scopes import config_in_scope, mode_in_scope, own_config, own_mode
@@ -211,7 +212,7 @@ def read_config(body: Json) -> Json:
     for name in ("compatibility", "compatibilityLevel"):
         if name in body:
             level = text(body[name], name)
-            if level is not None and level.upper() not in decisions.LEVELS:
+            if level is not None and level.upper() not in LEVELS:
                 raise errors.invalid_level()
             changes["compatibilityLevel"] = level and level.upper()
     if "compatibilityPolicy" in body:
