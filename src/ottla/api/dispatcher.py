@@ -22,8 +22,8 @@ from ottla.api.support.config_changes import CONFIG_APIS, check_before_forwardin
 from ottla.api.support.context import ClientConnection, RequestContext, Services
 from ottla.api.support.error_response import error_response, rejecting
 from ottla.api.support.forwarding import FORWARDED, forward
+from ottla.api.support.librdkafka_offset_fetch import CloseConnection
 from ottla.api.support.request_times import BOUNDS_S, RequestTimes
-from ottla.api.support.unanswered import Unanswered
 from ottla.api.table import APIS, BYTES, PRELOADED, ROWS, Handler, RawHandler, Reply
 from ottla.common.clock import Clock
 from ottla.network.peer_log import PeerLog
@@ -332,7 +332,7 @@ class Dispatcher:
             return await route.handler(request, rejecting(ctx, refused))
 
     def _failure(self, route: Route, ctx: RequestContext, error: Exception) -> Any:
-        if isinstance(error, Unanswered):
+        if isinstance(error, CloseConnection):
             raise error.error
         if not isinstance(error, KafkaError):
             name = ApiKey(ctx.api_key).name

@@ -74,7 +74,7 @@ class TokenCredentials:
 
 
 @dataclass(frozen=True, slots=True)
-class _Offer:
+class _EnabledMechanisms:
     """What a listener offers now."""
 
     mechanisms: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class ListenerMechanisms:
         self._cluster = cluster
         self._clock = clock
         self._find_token = find_token
-        self._offer = _Offer()
+        self._offer = _EnabledMechanisms()
         self._secret = new_salt()  # until the cluster has one
         self._is_started = False
 
@@ -118,7 +118,7 @@ class ListenerMechanisms:
         mechanisms = own.value(SaslKeys.sasl_enabled_mechanisms)
         plain = login_of(own, PLAIN) if PLAIN in mechanisms else None
         has_oauth = OAUTHBEARER in mechanisms
-        offer = _Offer(
+        offer = _EnabledMechanisms(
             mechanisms,
             {each: own.value(SaslKeys.connections_max_reauth_ms, each) for each in mechanisms},
             {} if plain is None else plain.users,

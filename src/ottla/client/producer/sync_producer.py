@@ -228,7 +228,7 @@ class Producer:
         has_waited = False
         deadline = self._core.loop.time() + self.options.max_block_ms / 1000
         while True:
-            turn = _Turn()
+            turn = _BufferWaiter()
             accumulator.when_room(prepared.size_bytes, turn.come, has_waited)
             try:
                 if not turn.wait(deadline - self._core.loop.time()):
@@ -251,7 +251,7 @@ class Producer:
                 self._bridge.close()
 
 
-class _Turn:
+class _BufferWaiter:
     """One thread that waits for buffer space."""
 
     def __init__(self) -> None:

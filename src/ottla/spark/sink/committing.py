@@ -11,7 +11,7 @@ from ottla.spark.sink import crash_points
 from ottla.spark.sink.decision_log import DecisionLog, decision_log
 from ottla.spark.sink.decisions import Decision, Register, SinkKey, split_prepared
 from ottla.spark.sink.ending import abort_leftovers, check_all_prepared, end_transactions
-from ottla.spark.sink.writing import SinkOptions, Written
+from ottla.spark.sink.writing import SinkOptions, TaskCommitMessage
 
 MAX_RUNS = 1_000
 MAX_ROUNDS, QUIET_ROUNDS, ROUND_S = 10, 2, 0.3
@@ -20,7 +20,7 @@ _cleaned_runs: dict[tuple[SinkKey, str], None] = {}
 """The runs that have looked for leftovers of earlier runs, oldest first."""
 
 
-def commit_batch(messages: Sequence[Written | None], options: SinkOptions) -> None:
+def commit_batch(messages: Sequence[TaskCommitMessage | None], options: SinkOptions) -> None:
     """Commit the prepared transactions of a batch: store the decision, then end every transaction."""
     written = [each for each in messages if each is not None and each.key is not None]
     if not written:
@@ -29,7 +29,9 @@ def commit_batch(messages: Sequence[Written | None], options: SinkOptions) -> No
     session.run(_commit(session.cluster, decision_log(session, options.producer), written, options))
 
 
-def abort_batch(messages: Sequence[Written | None], options: SinkOptions, key: SinkKey | None = None) -> None:
+def abort_batch(
+    messages: Sequence[TaskCommitMessage | None], options: SinkOptions, key: SinkKey | None = None
+) -> None:
     """Abort the prepared transactions of a batch, unless it is decided; `key` is for batches without
     messages.
     """
@@ -41,7 +43,7 @@ def abort_batch(messages: Sequence[Written | None], options: SinkOptions, key: S
 
 
 async def _commit(
-    cluster: Cluster, decisions: DecisionLog, written: Sequence[Written], options: SinkOptions
+    cluster: Cluster, decisions: DecisionLog, written: Sequence[TaskCommitMessage], options: SinkOptions
 ) -> None:
     one = written[0]
     key, batch_id, run_id = one.key, one.batch_id, one.run_id
@@ -72,7 +74,7 @@ async def _commit(
 async def _abort(
     cluster: Cluster,
     decisions: DecisionLog,
-    written: Sequence[Written],
+    written: Sequence[TaskCommitMessage],
     options: SinkOptions,
     key: SinkKey | None,
 ) -> None:
@@ -95,7 +97,7 @@ async def _abort(
 
 
 async def _give_up(
-    cluster: Cluster, register: Register, written: Sequence[Written], options: SinkOptions
+    cluster: Cluster, register: Register, written: Sequence[TaskCommitMessage], options: SinkOptions
 ) -> None:
     batch_id = written[0].batch_id
     prepared = [each.transaction for each in written if each.transaction is not None]

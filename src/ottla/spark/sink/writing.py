@@ -18,7 +18,7 @@ from ottla.spark.options import (
     INCLUDE_HEADERS,
     INCLUDE_TIMESTAMP,
     SINK,
-    Given,
+    GivenOptions,
 )
 from ottla.spark.sink import crash_points
 from ottla.spark.sink.decision_log import decision_log
@@ -51,7 +51,7 @@ class SinkOptions:
 
 def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Return the options of a write; raise WrongOption for the first invalid one."""
-    given = Given(options, SINK)
+    given = GivenOptions(options, SINK)
     fixed = {}
     if "transaction.timeout.ms" not in given.client_values:
         fixed["transaction_timeout_ms"] = TRANSACTION_TIMEOUT_MS
@@ -83,7 +83,7 @@ class Target:
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TaskCommitMessage(WriterCommitMessage):
     """The message of a task to the driver."""
 
     key: SinkKey | None
@@ -99,7 +99,7 @@ class Written(WriterCommitMessage):
 
 def write_exactly_once(
     rows: Iterator[Any], target: Target, layout: Layout, options: SinkOptions, place: TaskInfo
-) -> Written:
+) -> TaskCommitMessage:
     """Write the rows of one task into a transaction, and prepare it."""
     freeze_modules()
     if place.speculates:
@@ -108,7 +108,7 @@ def write_exactly_once(
             "the same time. Set spark.speculation to false"
         )
     key, batch_id, run_id, writer_id = target.key, target.batch_id, target.run_id, target.writer_id
-    nothing = Written(key, batch_id, run_id, writer_id, None, attempt=place.attempt)
+    nothing = TaskCommitMessage(key, batch_id, run_id, writer_id, None, attempt=place.attempt)
     first = next((each for each in rows if each.num_rows), None)
     session = cluster_session(options.producer, is_patient=True)
     decisions = decision_log(session, options.producer)
@@ -145,26 +145,26 @@ def write_exactly_once(
     return nothing
 
 
-def _drained(rows: Iterator[Any], nothing: Written) -> Written:
+def _drained(rows: Iterator[Any], nothing: TaskCommitMessage) -> TaskCommitMessage:
     """Read the remaining rows: Spark reuses a worker only if it has read to the end."""
     for _ in rows:
         pass
     return nothing
 
 
-def write_at_least_once(rows: Iterator[Any], layout: Layout, options: SinkOptions) -> Written:
+def write_at_least_once(rows: Iterator[Any], layout: Layout, options: SinkOptions) -> TaskCommitMessage:
     """Write the rows of one task, and wait for their delivery."""
     freeze_modules()
     first = next((each for each in rows if each.num_rows), None)
     if first is None:
-        return Written(None, -1, "", "", None)
+        return TaskCommitMessage(None, -1, "", "", None)
     producer = BatchProducer(cluster_session(options.producer, is_patient=True), options.producer)
     try:
         count = _send_all(first, rows, producer, layout, options)
         producer.flush()
     finally:
         producer.close()
-    return Written(None, -1, "", "", None, rows=count)
+    return TaskCommitMessage(None, -1, "", "", None, rows=count)
 
 
 def _send_all(

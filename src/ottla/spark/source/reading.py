@@ -11,7 +11,7 @@ from ottla.spark.source.columns import MAX_ROWS, record_columns
 from ottla.spark.source.deserializing import Deserializer
 from ottla.spark.source.options import SourceOptions
 from ottla.spark.source.planning import OffsetRange
-from ottla.spark.source.range_reader import Piece, RangeReader
+from ottla.spark.source.range_reader import FetchedBatches, RangeReader
 from ottla.spark.source.topic_watch import TopicWatch
 from ottla.spark.worker import freeze_modules
 
@@ -38,7 +38,7 @@ def read_ranges(
 
 def _fetched(
     session: ClusterSession, ranges: Sequence[OffsetRange], options: SourceOptions
-) -> Iterator[list[Piece]]:
+) -> Iterator[list[FetchedBatches]]:
     reader = session.run(_open(session, ranges, options))
     answer = session.begin(reader.next())
     try:

@@ -7,7 +7,7 @@ from tests.unit.console.messages.making import TOPIC
 
 from ottla.common.ids import TopicPartition
 from ottla.console.messages import search
-from ottla.console.messages.decoding import Beginning, MessageDecoder
+from ottla.console.messages.decoding import MessageDecoder, TruncatedBytes
 from ottla.console.messages.expression import everything, parse
 from ottla.console.messages.message import Message, Reading
 from ottla.console.messages.reader import Chunk, records_of, shortened
@@ -58,7 +58,7 @@ def test_of_large_values_a_list_keeps_the_beginning() -> None:
     found = MessageDecoder().decode(records[0].value)
     assert (found.is_cut, found.size, len(found.text)) == (True, 1_000_000, 5_000)
     assert shortened(records[0], 10_000) is records[0]
-    assert not isinstance(shortened(records_of(chunk_of(1))[0], 10).value, Beginning)
+    assert not isinstance(shortened(records_of(chunk_of(1))[0], 10).value, TruncatedBytes)
 
 
 def test_an_update_has_the_newest_messages() -> None:
