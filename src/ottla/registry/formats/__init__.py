@@ -1,7 +1,13 @@
 """Parses, writes and compares schemas: Avro, JSON Schema, Protobuf. No IO, no event loop.
 
-Read `parsed` for what a schema offers, `levels` for compatibility, `limits` for what bounds it all, then the
-package of a format. `parse` imports a format's libraries when it first needs them.
+parsed         what a parsed schema offers
+levels         compatibility levels
+limits         what bounds it all
+identity       the MD5 and the GUID of a schema
+avro, json_schema, protobuf    the formats
+json_text, patterns, trampoline    JSON text as Jackson writes it; regular expressions; deep recursion
+
+`parse` imports a format's libraries when it first needs them.
 """
 
 from __future__ import annotations
