@@ -340,13 +340,13 @@ class AsyncConsumer:
     async def partitions_for_topic(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic."""
         cluster = self._core.cluster
-        found = await cluster.retrying(lambda: cluster.topic(topic), patient=True)
+        found = await cluster.retrying(lambda: cluster.topic(topic), wait_for_brokers=True)
         return list(found.partitions.values())
 
     async def topics(self) -> frozenset[str]:
         """Return the names of all topics that this client is authorized to see."""
         cluster = self._core.cluster
-        return frozenset(await cluster.retrying(lambda: cluster.refresh(None), patient=True))
+        return frozenset(await cluster.retrying(lambda: cluster.refresh(None), wait_for_brokers=True))
 
     @property
     def _core(self) -> ConsumerCore:

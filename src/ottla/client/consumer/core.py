@@ -64,7 +64,7 @@ class ConsumerCore:
         self._is_closing = False
         self.options = options
         self.clock = clock or SystemClock()
-        self.cluster = cluster or Cluster(options=options, is_patient=True)
+        self.cluster = cluster or Cluster(options=options, waits_for_brokers=True)
         self._owns_cluster = cluster is None
         self._thread = threading.get_ident()
         resets = options.auto_offset_reset != "none"

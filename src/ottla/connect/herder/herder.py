@@ -66,7 +66,7 @@ class Herder:
         self.owners: dict[TaskId, str] = {}
         """Where everything runs; the leader knows."""
         self.rebalances = 0
-        self.cluster = Cluster(options=options.client, is_patient=True)
+        self.cluster = Cluster(options=options.client, waits_for_brokers=True)
         self.configs = self._table("config.storage.topic", "connect-configs", 1, self._config)
         self.offset_table = self._table(
             "offset.storage.topic", "connect-offsets", OFFSETS_PARTITIONS, self._offset

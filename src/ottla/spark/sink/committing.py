@@ -25,7 +25,7 @@ def commit_batch(messages: Sequence[TaskCommitMessage | None], options: SinkOpti
     written = [each for each in messages if each is not None and each.key is not None]
     if not written:
         return
-    session = cluster_session(options.producer, is_patient=True)
+    session = cluster_session(options.producer, waits_for_brokers=True)
     session.run(_commit(session.cluster, decision_log(session, options.producer), written, options))
 
 
@@ -38,7 +38,7 @@ def abort_batch(
     written = [each for each in messages if each is not None and each.key is not None]
     if not written and key is None:
         return  # the next run of the query ends what is left
-    session = cluster_session(options.producer, is_patient=True)
+    session = cluster_session(options.producer, waits_for_brokers=True)
     session.run(_abort(session.cluster, decision_log(session, options.producer), written, options, key))
 
 

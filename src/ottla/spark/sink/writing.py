@@ -110,7 +110,7 @@ def write_exactly_once(
     key, batch_id, run_id, writer_id = target.key, target.batch_id, target.run_id, target.writer_id
     nothing = TaskCommitMessage(key, batch_id, run_id, writer_id, None, attempt=place.attempt)
     first = next((each for each in rows if each.num_rows), None)
-    session = cluster_session(options.producer, is_patient=True)
+    session = cluster_session(options.producer, waits_for_brokers=True)
     decisions = decision_log(session, options.producer)
 
     def has_been_decided() -> bool:
@@ -158,7 +158,7 @@ def write_at_least_once(rows: Iterator[Any], layout: Layout, options: SinkOption
     first = next((each for each in rows if each.num_rows), None)
     if first is None:
         return TaskCommitMessage(None, -1, "", "", None)
-    producer = BatchProducer(cluster_session(options.producer, is_patient=True), options.producer)
+    producer = BatchProducer(cluster_session(options.producer, waits_for_brokers=True), options.producer)
     try:
         count = _send_all(first, rows, producer, layout, options)
         producer.flush()

@@ -26,7 +26,7 @@ def read_ranges(
     freeze_modules()
     if not ranges:
         return
-    session = cluster_session(options.consumer, is_patient=True)
+    session = cluster_session(options.consumer, waits_for_brokers=True)
     needed = columns if deserializer is None else deserializer.needed
     for pieces in _fetched(session, ranges, options):
         rows = record_columns(pieces, needed, options.record_filter)
@@ -60,7 +60,7 @@ def until_now(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[Off
     live = [each for each in ranges if each.is_live]
     if not live:
         return list(ranges)
-    session = cluster_session(options.consumer, is_patient=True)
+    session = cluster_session(options.consumer, waits_for_brokers=True)
     watch = TopicWatch(session.cluster, options)
     ends = session.run(watch.ends([each.topic_partition for each in live]))
     return [
