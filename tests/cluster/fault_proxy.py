@@ -34,11 +34,11 @@ class FaultProxy(FrameProxy):
     @contextmanager
     def holding(self) -> Iterator[None]:
         """Let no request pass inside a with block; those that come wait."""
-        self._loop.call_soon_threadsafe(self._open.clear)
+        self._loop_thread.post(self._open.clear)
         try:
             yield
         finally:
-            self._loop.call_soon_threadsafe(self._open.set)
+            self._loop_thread.post(self._open.set)
 
     def arm(self, step: Step, action: Callable[[], None]) -> None:
         """Run the action at the next request of this kind."""

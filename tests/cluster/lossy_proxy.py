@@ -14,10 +14,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
+
+from tests.loop_thread import LoopThread, cancel_others
 
 CHUNK_BYTES = 1 << 16
 
@@ -45,8 +46,7 @@ class LossyProxies:
         self._addresses: dict[int, str] = {}
         self._servers: list[asyncio.Server] = []
         self._open: set[asyncio.StreamWriter] = set()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="lossy-proxies", daemon=True)
+        self._loop_thread = LoopThread("lossy-proxies")
 
     def address(self, number: int) -> str:
         """Return where a target is reached through its proxy."""
@@ -54,22 +54,20 @@ class LossyProxies:
 
     def reset_all(self) -> None:
         """Break every connection."""
-        self._loop.call_soon_threadsafe(self._reset)
+        self._loop_thread.post(self._reset)
 
     def _reset(self) -> None:
         for writer in self._open:
             writer.transport.abort()
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
+        self._loop_thread.start()
+        self._loop_thread.run(self._start())
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._loop_thread.run(self._stop())
+        self._loop_thread.stop()
 
     async def _start(self) -> None:
         for number, target in self._targets.items():
@@ -87,10 +85,7 @@ class LossyProxies:
         for server in self._servers:
             server.close()
         self._reset()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for each in others:
-            each.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await cancel_others()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str) -> None:
         host, _, port = target.rpartition(":")

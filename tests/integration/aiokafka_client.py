@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
@@ -26,6 +25,7 @@ from tests.integration.clients import (
     incoming,
 )
 from tests.integration.kafka_python_client import KafkaPythonClient
+from tests.loop_thread import LoopThread
 
 CONFIG_SOURCES = (
     "UNKNOWN",
@@ -38,31 +38,22 @@ CONFIG_SOURCES = (
 OVERRIDE_SOURCES = {"topic": "DYNAMIC_TOPIC_CONFIG", "broker": "DYNAMIC_BROKER_CONFIG"}
 
 
-class LoopThread:
-    """An event loop in a thread; `run` waits for a coroutine from outside."""
+class AiokafkaLoop(LoopThread):
+    """The loop of the library; its errors become ours."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="aiokafka", daemon=True)
-        self._thread.start()
+        super().__init__("aiokafka")
+        self.start()
 
-    def run(self, coroutine: Coroutine[Any, Any, Any], within_s: float = DEADLINE_S) -> Any:
-        async def bounded() -> Any:
-            return await asyncio.wait_for(coroutine, within_s)
-
+    def run(self, work: Coroutine[Any, Any, Any], timeout_s: float | None = DEADLINE_S) -> Any:
         try:
-            return asyncio.run_coroutine_threadsafe(bounded(), self._loop).result()
+            return super().run(asyncio.wait_for(work, timeout_s), None)
         except KafkaError as error:
             raise Refused(getattr(error, "errno", None), str(error)) from error
 
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
 
 class AiokafkaProducer(Producer):
-    def __init__(self, loop: LoopThread, bootstrap: str, options: ProducerOptions) -> None:
+    def __init__(self, loop: AiokafkaLoop, bootstrap: str, options: ProducerOptions) -> None:
         self._loop = loop
         self._acks = options.acks
         loop.run(self._start(bootstrap, options))
@@ -107,7 +98,7 @@ class AiokafkaProducer(Producer):
 
 
 class AiokafkaConsumer(Consumer):
-    def __init__(self, loop: LoopThread, bootstrap: str, reset: str) -> None:
+    def __init__(self, loop: AiokafkaLoop, bootstrap: str, reset: str) -> None:
         self._loop = loop
         loop.run(self._start(bootstrap, reset))
 
@@ -167,7 +158,7 @@ class AiokafkaClient(Client):
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
-        self._loop = LoopThread()
+        self._loop = AiokafkaLoop()
         self._loop.run(self._start(bootstrap))
         self._other = KafkaPythonClient(bootstrap)
 
@@ -242,7 +233,7 @@ class AiokafkaClient(Client):
     def close(self) -> None:
         self._other.close()
         self._loop.run(self._admin.close())
-        self._loop.close()
+        self._loop.stop()
 
 
 def refuse_unless_ok(code: int, message: str | None) -> None:

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from tests.integration.aiokafka_client import LoopThread
+from tests.integration.aiokafka_client import AiokafkaLoop
 from tests.integration.clients import Place
 from tests.integration.members import Event, GroupConsumer, MemberOptions, Read
 
@@ -24,7 +24,7 @@ ASSIGNORS = {
 class AiokafkaMember(GroupConsumer, ConsumerRebalanceListener):
     def __init__(self, bootstrap: str, options: MemberOptions) -> None:
         self.events: list[Event] = []
-        self._loop = LoopThread()
+        self._loop = AiokafkaLoop()
         self._commits: list[asyncio.Task[Any]] = []
         self._loop.run(self._start(bootstrap, options))
 
@@ -78,7 +78,7 @@ class AiokafkaMember(GroupConsumer, ConsumerRebalanceListener):
 
     def close(self) -> None:
         self._loop.run(self._stop())
-        self._loop.close()
+        self._loop.stop()
 
     async def _stop(self) -> None:
         await asyncio.gather(*self._commits)

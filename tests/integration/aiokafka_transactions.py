@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from tests.integration.aiokafka_client import LoopThread
+from tests.integration.aiokafka_client import AiokafkaLoop
 from tests.integration.clients import Outgoing, Place
 from tests.integration.transactions import (
     Reader,
@@ -18,11 +18,11 @@ from tests.integration.transactions import (
 
 class AiokafkaTransactions(TransactionalProducer):
     def __init__(self, address: str, options: TransactionOptions) -> None:
-        self._loop = LoopThread()
+        self._loop = AiokafkaLoop()
         try:
             self._loop.run(self._start(address, options))
         except BaseException:
-            self._loop.close()
+            self._loop.stop()
             raise
 
     async def _start(self, address: str, options: TransactionOptions) -> None:
@@ -65,7 +65,7 @@ class AiokafkaTransactions(TransactionalProducer):
 
     def close(self) -> None:
         self._loop.run(self._close())
-        self._loop.close()
+        self._loop.stop()
 
     async def _close(self) -> None:
         # Its own stop() would first wait for what was not sent, and raise what has failed before.
@@ -78,7 +78,7 @@ class AiokafkaTransactions(TransactionalProducer):
 
 class AiokafkaReader(Reader):
     def __init__(self, address: str, group: str, committed: bool) -> None:
-        self._loop = LoopThread()
+        self._loop = AiokafkaLoop()
         self._loop.run(self._start(address, group, committed))
 
     async def _start(self, address: str, group: str, committed: bool) -> None:
@@ -118,7 +118,7 @@ class AiokafkaReader(Reader):
 
     def close(self) -> None:
         self._loop.run(self._library.stop())
-        self._loop.close()
+        self._loop.stop()
 
 
 # It adds the first group of a transaction to it, and forgets to add the others.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import ssl
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +11,7 @@ from typing import Any, NamedTuple, Self
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from tests.loop_thread import LoopThread
 from tests.waiting import wait_until
 
 from ottla.client.client_options import ClientOptions
@@ -128,11 +127,10 @@ class RunningWorker:
             settings=quick | given,
         )
         self._security = security
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="connect worker")
+        self._loop_thread = LoopThread("connect worker")
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._loop_thread.start()
         self.worker = self.do(self._make())
         self.url = self.worker.url
         return self
@@ -147,17 +145,15 @@ class RunningWorker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.do(self.worker.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._loop_thread.stop()
 
     def do(self, work: Any) -> Any:
         """Run a coroutine on the worker's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
+        return self._loop_thread.run(work)
 
     def soon(self, work: Callable[..., Any], *arguments: Any, **more: Any) -> None:
         """Call a function on the worker's loop."""
-        self._loop.call_soon_threadsafe(lambda: work(*arguments, **more))
+        self._loop_thread.post(lambda: work(*arguments, **more))
 
     @property
     def engine(self) -> Any:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import threading
 from dataclasses import dataclass
 from typing import Self
+
+from tests.loop_thread import LoopThread, cancel_others
 
 
 class Cut(Exception):
@@ -34,8 +35,7 @@ class FrameProxy:
     def __init__(self, broker_address: str) -> None:
         self._host, port = broker_address.rsplit(":", 1)
         self._port = int(port)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=type(self).__name__, daemon=True)
+        self._loop_thread = LoopThread(type(self).__name__)
 
     async def on_request(self, call: Call) -> bool:
         """Return whether to pass a request on; Cut closes the connection instead."""
@@ -45,15 +45,13 @@ class FrameProxy:
         """See the answer to a request before the client does; Cut closes the connection instead."""
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
+        self._loop_thread.start()
+        self._loop_thread.run(self._start())
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._loop_thread.run(self._stop())
+        self._loop_thread.stop()
 
     async def _start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 20)
@@ -64,10 +62,7 @@ class FrameProxy:
 
     async def _stop(self) -> None:
         self._server.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await cancel_others()
 
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
         try:

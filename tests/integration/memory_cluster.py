@@ -6,11 +6,12 @@ For what needs more than one broker but neither ZooKeeper nor processes to kill.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
+
+from tests.loop_thread import LoopThread
 
 from ottla.broker.broker import Broker
 from ottla.metadata.image import ClusterImage
@@ -30,11 +31,10 @@ class MemoryCluster:
         self.count = brokers
         self.brokers: dict[int, Broker] = {}
         self.server = MemoryServer(session_timeout_s=1.0)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="brokers", daemon=True)
+        self._loop_thread = LoopThread("brokers")
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._loop_thread.start()
         for node_id in range(1, self.count + 1):
             self.start(node_id)
         return self
@@ -42,13 +42,11 @@ class MemoryCluster:
     def __exit__(self, *_: object) -> None:
         for node_id in list(self.brokers):
             self.stop(node_id)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+        self._loop_thread.stop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something on the brokers' loop and return its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
+        return self._loop_thread.run(work, TIMEOUT_S)
 
     def start(self, node_id: int) -> None:
         """Start a broker, on the data that it had."""

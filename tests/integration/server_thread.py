@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from types import TracebackType
 from typing import Any, Protocol, Self
+
+from tests.loop_thread import LoopThread
 
 
 class Server(Protocol):
@@ -21,15 +21,14 @@ class ServerThread:
 
     def __init__(self, server: Server, name: str) -> None:
         self._server = server
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name)
+        self._loop_thread = LoopThread(name)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._loop_thread.start()
         try:
             self.do(self._server.start())
         except BaseException:
-            self._end()
+            self._loop_thread.stop()
             raise
         return self
 
@@ -37,13 +36,8 @@ class ServerThread:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.do(self._server.stop())
-        self._end()
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._loop_thread.stop()
 
     def do(self, coroutine: Any) -> Any:
         """Run a coroutine in the loop of the service."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+        return self._loop_thread.run(coroutine, 60)
