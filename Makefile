@@ -11,13 +11,15 @@ PEERS  ?=
 SOAK   ?= 120
 REUSE  ?= $(VENV)
 SCHEDULES := $(wildcard tests/cluster/test_schedules_*.py) tests/cluster/test_coordinator_failover.py
+HAS_DEBIAN := { command -v kcat && command -v chromium && command -v promtool && command -v krb5kdc && command -v javac && ls -d /usr/lib/postgresql; } >/dev/null 2>&1
+INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
 DEBIAN := kcat chromium postgresql prometheus krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc default-jdk-headless
 
 # Some machines set it. Then every process compiles Ottla's 1,000 sources again: twice the CPU of a broker's start.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-all test-again test-cluster coverage month simulate check interop test-console oracle transcript fuzz bench bench-peers dist release-check site docs picture clean
+.PHONY: help setup serve test test-all test-again test-cluster coverage month simulate check fetch interop test-console oracle transcript fuzz bench bench-peers dist release-check site docs picture clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,10 +66,15 @@ fuzz: $(READY) ## coverage-guided fuzzing of the request path, beside the 200,00
 	@mkdir -p build/fuzz-found
 	$(BIN)/python tests/fuzz/atheris_frames.py -runs=$(RUNS) -verbosity=0 build/fuzz-found tests/fuzz/corpus
 
+fetch: $(READY) ## download what `make interop` needs, and install nothing
+	$(BIN)/python tests/interop/fetch_jars.py
+	$(BIN)/python tests/interop/fetch_npm.py
+	@$(HAS_DEBIAN) || { apt-get update -qq && $(INSTALL) --download-only $(DEBIAN) >/dev/null; } || echo "some of $(DEBIAN) could not be downloaded"
+
 interop: $(READY) ## fetch Kafka's jars (Maven), npm clients, kcat, Chromium, PostgreSQL, Prometheus, a JDK and a KDC (Debian), then run the tests that need them
 	$(BIN)/python tests/interop/fetch_jars.py
 	$(BIN)/python tests/interop/fetch_npm.py
-	@{ command -v kcat && command -v chromium && command -v promtool && command -v krb5kdc && command -v javac && ls -d /usr/lib/postgresql; } >/dev/null 2>&1 || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(DEBIAN) >/dev/null; } || echo "some of $(DEBIAN) are missing: their tests will be skipped"
+	@$(HAS_DEBIAN) || $(INSTALL) $(DEBIAN) >/dev/null 2>&1 || { apt-get update -qq && $(INSTALL) $(DEBIAN) >/dev/null; } || echo "some of $(DEBIAN) are missing: their tests will be skipped"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[kerberos]' || echo "no gssapi: its tests will be skipped"
 	$(PYTEST) tests/interop -n 3 --dist loadfile --durations 25 --durations-min 5
 
