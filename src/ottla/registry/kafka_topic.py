@@ -189,7 +189,7 @@ async def _create(cluster: Cluster, name: str) -> None:
                 raise
             replicas -= 1
             continue
-        log.info("the topic %s is created, with %d replicas", name, replicas)
+        log.info("created topic %s, replication factor %d", name, replicas)
         return
 
 
