@@ -43,12 +43,6 @@ class TwoDisks(OnePartition):
         self.sessions[node_id] = SessionInfo(node_id, self.epoch, registration)
         self.follow()
 
-    def report(self, node_id: int, **fields: object) -> None:
-        """Let a running broker publish something."""
-        session = self.sessions[node_id]
-        self.sessions[node_id] = replace(session, registration=replace(session.registration, **fields))  # type: ignore[arg-type]
-        self.follow()
-
     def replace_disk(self, node_id: int) -> None:
         self.begin(node_id, other_directories=(f"new{node_id}",), lost_replicas=ORDERS)
 
