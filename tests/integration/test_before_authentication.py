@@ -103,9 +103,7 @@ def test_a_failed_authentication_is_answered_late_and_ends_the_connection(wire: 
         wire.receive_frame()
 
 
-def test_unknown_users_look_like_those_that_other_libraries_made(
-    wire: Wire, secure: SecureCluster
-) -> None:
+def test_unknown_users_look_like_those_that_other_libraries_made(wire: Wire, secure: SecureCluster) -> None:
     """librdkafka makes salts of 64 bytes, ottla of 24: a name with a salt of another size would not exist."""
     authenticate(wire)
     made = wire.call(

@@ -115,7 +115,10 @@ class Server:
         self.handshakes.evict_slow()
         for connection in self._table.silent_since(now_ms - self.limits.first_request_ms):
             self._reject(connection, "it sent no request, and only the reserve for brokers is left")
+        strangers = sum(each.is_unauthenticated for each in self._table.all)
         for connection in list(self._table.all):
+            if connection.is_unauthenticated:
+                connection.check_stranger(now_ms, is_crowded=strangers > self.limits.unauthenticated)
             connection.check(now_ms, is_memory_scarce)
 
     # For connections

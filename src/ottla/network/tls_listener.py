@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.common.clock import Clock
+from ottla.common.listeners import network_of
 from ottla.network.handshake_queue import HandshakeQueue, WaitingPeer
 from ottla.network.limits import NetworkLimits, NetworkStats
 from ottla.network.listener_security import ListenerSecurity
@@ -83,7 +84,8 @@ class TlsHandshakes:
             self._per_host[peer.host] = self._per_host.get(peer.host, 0) + 1
             task.add_done_callback(self._done)
 
-        peer = WaitingPeer(sock, address[0], f"{address[0]}:{address[1]}", self._clock.mono_ms(), begin)
+        host, name = network_of(address[0]), f"{address[0]}:{address[1]}"
+        peer = WaitingPeer(sock, host, name, self._clock.mono_ms(), begin)
         self._queue.add(peer, self._limits.waiting_handshakes)
 
     def evict_slow(self) -> None:

@@ -11,8 +11,9 @@
     proof           = ClientKey xor HMAC(StoredKey, AuthMessage)
 
 A user that does not exist gets a salt all the same, always the same one, and fails at the proof: a stranger
-cannot find out who exists. Libraries make salts of different kinds, so the salt is of a kind that a user has
-(`ScramLook`), and it is made for users that exist, too, so that both take the same time. User names and passwords are used as they are, in UTF-8, as Kafka does.
+cannot find out who exists. Libraries make salts of different kinds, so the salt is of a kind that some user
+has (`ScramLook`); and it is made for users that exist, too, so that both take the same time. User names and
+passwords are used as they are, in UTF-8, as Kafka does.
 
 librdkafka before 2.6.1 (Debian's kcat) puts its own nonce a second time before the nonce of its client-final
 message. Kafka 3.8.1 to 3.9 accepts that, Kafka 4 refuses it; here it is accepted (decision 0240).
@@ -144,7 +145,10 @@ def fake_credential(
         salt += derived(f"salt {len(salt)}")
     size = hashlib.new(MECHANISMS[mechanism]).digest_size
     return ScramCredential(
-        salt if is_javas else salt[:salt_bytes], derived("stored")[:size], derived("server")[:size], iterations
+        salt if is_javas else salt[:salt_bytes],
+        derived("stored")[:size],
+        derived("server")[:size],
+        iterations,
     )
 
 

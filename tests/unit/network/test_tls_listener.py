@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator
@@ -27,9 +28,11 @@ from tests.waiting import until
 from ottla.common.clock import ManualClock
 from ottla.common.file_range import FileRange
 from ottla.common.listeners import Listener
-from ottla.network.limits import NetworkLimits
+from ottla.network.limits import NetworkLimits, NetworkStats
 from ottla.network.listener_security import ListenerSecurity
+from ottla.network.peer_log import PeerLog
 from ottla.network.server import Server
+from ottla.network.tls_listener import TlsHandshakes
 from ottla.security.certificate_name import PrincipalMapper
 from ottla.security.connection_rates import ConnectionRates
 from ottla.security.quota_rates import QuotaWindows
@@ -237,6 +240,27 @@ async def test_only_so_many_connections_wait_for_a_handshake(bench: TlsBench) ->
     async with asyncio.timeout(DEADLINE_S):
         assert await silent[0][0].read() == b"", "the first of the address with the most"
     assert bench.server.handshakes.waiting == 3
+
+
+async def test_the_addresses_of_one_ipv6_network_count_as_one() -> None:
+    """A stranger has 2^64 of them: as many clients, they would keep another waiting."""
+    clock = ManualClock()
+    limits = NetworkLimits(waiting_handshakes=3)
+    handshakes = TlsHandshakes(clock, PeerLog(clock), NetworkStats(), limits)
+    ours: list[socket.socket] = []
+    for host in ("2001:db8:2::1", "2001:db8:1::1", "2001:db8:1::2", "2001:db8:1:0:ffff::"):
+        accepted, peer = socket.socketpair()
+        accepted.setblocking(False)
+        ours.append(peer)
+        handshakes.start(accepted, (host, 50_000, 0, 0), asyncio.Protocol, ListenerSecurity())
+    try:
+        assert handshakes.waiting == 3
+        ours[1].settimeout(DEADLINE_S)
+        assert ours[1].recv(1) == b"", "the first of the network with the most"
+    finally:
+        handshakes.stop()
+        for each in ours:
+            each.close()
 
 
 async def test_a_new_context_serves_new_connections_and_open_ones_stay(bench: TlsBench) -> None:
