@@ -9,7 +9,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 
 import pytest
 import trustme
@@ -66,14 +66,19 @@ class TlsBench:
     async def connect(
         self, *, tls: bool = True, host: str = "127.0.0.1"
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        context = ssl.create_default_context()
-        self.authority.configure_trust(context)
         async with asyncio.timeout(DEADLINE_S):
             streams = await asyncio.open_connection(
-                "127.0.0.1", self.port, ssl=context if tls else None, local_addr=(host, 0)
+                "127.0.0.1", self.port, ssl=self.client_context if tls else None, local_addr=(host, 0)
             )
         self.writers.append(streams[1])
         return streams
+
+    @cached_property
+    def client_context(self) -> ssl.SSLContext:
+        """The context of clients: it takes long to make."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.authority.configure_trust(context)
+        return context
 
     @staticmethod
     @cache
