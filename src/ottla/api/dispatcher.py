@@ -162,7 +162,7 @@ def timed(work: Awaitable[T], spent: Callable[[float], None]) -> Generator[Any, 
             value = yield waits_for
             step = steps.send
         except BaseException as error:
-            step, value = steps.throw, error  # type: ignore[attr-defined]
+            step, value = steps.throw, error
 
 
 class Dispatcher:
