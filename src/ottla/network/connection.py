@@ -157,7 +157,9 @@ class Connection(asyncio.BufferedProtocol):
         self.host = address[0]
         self.peer = f"{address[0]}:{address[1]}"
         self._writer = ReplyWriter(self._transport, self._stats, self._resume, self.abort)
-        delay_s = self._server.admit(self)
+        # With TLS, its address was within its quota before the handshake.
+        throttle_ms = 0 if self._security.tls is not None else self._server.throttle_ms(self.host)
+        delay_s = throttle_ms / 1000 if throttle_ms else self._server.admit(self)
         self._is_open = delay_s is None
         if delay_s is not None:
             self.is_closing = True

@@ -33,8 +33,10 @@ from ottla.network.listener_security import ListenerSecurity
 from ottla.network.peer_log import PeerLog
 from ottla.network.server import Server
 from ottla.network.tls_listener import TlsHandshakes
+from ottla.security.address_quotas import AddressQuotas
 from ottla.security.certificate_name import PrincipalMapper
 from ottla.security.connection_rates import ConnectionRates
+from ottla.security.quota_entities import IP, QuotaEntity
 from ottla.security.quota_rates import QuotaWindows
 
 MIB = 1 << 20
@@ -161,6 +163,21 @@ async def test_a_connection_over_the_rate_is_served_later_and_not_closed(bench: 
         writer.write(request(ECHO, number, b"in"))
         assert await receive(reader) == (number, b"in")
     assert bench.server.stats.rejected == 0
+
+
+async def test_an_address_over_its_quota_gets_no_handshake(bench: TlsBench) -> None:
+    await bench.serve()
+    entity: QuotaEntity = ((IP, "127.0.0.1"),)
+    quotas = {entity: {"connection_creation_rate": 1.0}}
+    bench.server.address_quotas = AddressQuotas(quotas, QuotaWindows(40, 50))
+    for _ in range(2):
+        await bench.connect()
+    with pytest.raises(ConnectionError):
+        await bench.connect()
+    assert bench.server.stats.throttled == 1
+    assert bench.server.stats.handshakes == 2
+    assert bench.server.handshakes.in_flight == bench.server.handshakes.waiting == 0
+    await bench.connect(host="127.0.0.2")
 
 
 async def test_what_waits_for_its_turn_is_closed_with_the_listener(bench: TlsBench) -> None:
