@@ -1,7 +1,8 @@
 """Parse and check schemas in worker processes, so that no schema blocks the event loop.
 
 A job runs in a separate process, with a deadline and a memory limit. A job that takes too long fails;
-its process is replaced, and no other request is affected. Jobs and results are pickled
+its process is replaced, and no other request is affected. Jobs that wait for a process have their whole
+deadline left once they run: else the last ones would fail for the first ones, and cost a process each. Jobs and results are pickled
 between processes of ours: what comes from a client is only ever the text inside a job.
 """
 
@@ -31,6 +32,10 @@ _NOTHING = object()
 
 class JobTimedOut(Exception):
     """A job was not done by its deadline."""
+
+
+class WorkersBusy(Exception):
+    """No process became free in time; the job may be repeated."""
 
 
 class _Worker:
@@ -92,8 +97,9 @@ class _Worker:
 class Workers:
     """A few processes; jobs wait for a free one."""
 
-    def __init__(self, count: int = 2, deadline_s: float = 5.0) -> None:
+    def __init__(self, count: int = 2, deadline_s: float = 5.0, wait_s: float = 20.0) -> None:
         self._deadline_s = deadline_s
+        self._wait_s = wait_s
         self._count = count
         self._free: asyncio.Queue[_Worker | None] = asyncio.Queue()
         self._all: set[_Worker] = set()
@@ -112,7 +118,10 @@ class Workers:
             await self._end(worker)
 
     async def run(self, job: jobs.Job) -> Any:
-        """Return a job's result, perhaps one from before; raise what it raised, or JobTimedOut, JobFailed."""
+        """Return a job's result, perhaps one from before.
+
+        Raises what the job raised, or JobTimedOut, WorkersBusy, JobFailed.
+        """
         if isinstance(job, jobs.Decode):  # of records, which are all different
             return await self._run(job)
         outcome = self._cache.get(job, _NOTHING)
@@ -127,17 +136,15 @@ class Workers:
         return outcome
 
     async def _run(self, job: jobs.Job) -> Any:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._deadline_s
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(self._wait_s):
                 worker = await self._free.get()
         except TimeoutError:
-            raise JobTimedOut from None
+            raise WorkersBusy from None
         try:
             if worker is None:
                 worker = await self._start()
-            outcome = await worker.run(job, max(0.01, deadline - loop.time()))
+            outcome = await worker.run(job, self._deadline_s)
         except BaseException:
             if worker is not None:
                 await self._end(worker)
