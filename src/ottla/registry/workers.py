@@ -2,8 +2,8 @@
 
 A job runs in a separate process, with a deadline and a memory limit. A job that takes too long fails;
 its process is replaced, and no other request is affected. Jobs that wait for a process have their whole
-deadline left once they run: else the last ones would fail for the first ones, and cost a process each. Jobs and results are pickled
-between processes of ours: what comes from a client is only ever the text inside a job.
+deadline left once they run: else the last ones would fail for the first ones, and cost a process each. Jobs
+and results are pickled between processes of ours: what comes from a client is only the text inside a job.
 """
 
 from __future__ import annotations

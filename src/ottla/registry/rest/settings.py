@@ -98,9 +98,8 @@ class SettingRoutes:
 
     async def put_mode(self, request: Request, subject: str | None) -> Response:
         """Set a mode."""
-        body = body_of(request)
+        mode = text(body_of(request).get("mode"), "mode")
         _check_name(subject)
-        mode = text(body.get("mode"), "mode")
         if mode is not None and mode.upper() not in decisions.MODES:
             raise errors.invalid_mode()
         if mode == "FORWARD" and (subject is None or parse_subject(subject).context != ".__GLOBAL"):
