@@ -13,7 +13,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from ipaddress import IPv6Network
+from ipaddress import IPv6Address, IPv6Network
 
 
 class LoginQueue:
@@ -67,8 +67,9 @@ class LoginQueue:
 
 
 def _host(address: str) -> str:
-    """Return what one client cannot choose freely: of an IPv6 address the first half."""
+    """Return what one client cannot choose freely: the address if it is IPv4, else its first half."""
     try:
-        return str(IPv6Network((address, 64), strict=False))
+        network = IPv6Network((address, 64), strict=False)
+        return address if IPv6Address(address).ipv4_mapped else str(network)
     except ValueError:
         return address
