@@ -13,12 +13,12 @@ import contextlib
 import logging
 import pickle
 import sys
-from collections import OrderedDict
 from types import TracebackType
 from typing import Any, Self
 
 from ottla.registry import jobs
 from ottla.registry.jobs import JobFailed
+from ottla.registry.sized_cache import SizedCache
 from ottla.registry.worker_process import LENGTH_BYTES
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,6 @@ PIPE_BYTES = 1024 * 1024
 START_TIMEOUT_S = 60.0
 MAX_CACHED = 2_000
 MAX_CACHED_CHARS = 64 * 1024 * 1024
-_NOTHING = object()
 
 
 class JobTimedOut(Exception):
@@ -103,8 +102,7 @@ class Workers:
         self._count = count
         self._free: asyncio.Queue[_Worker | None] = asyncio.Queue()
         self._all: set[_Worker] = set()
-        self._cache: OrderedDict[jobs.Job, Any] = OrderedDict()
-        self._cached_chars = 0
+        self._cache: SizedCache[jobs.Job, Any] = SizedCache(MAX_CACHED, MAX_CACHED_CHARS)
 
     async def __aenter__(self) -> Self:
         for _ in range(self._count):
@@ -124,13 +122,12 @@ class Workers:
         """
         if isinstance(job, jobs.Decode):  # of records, which are all different
             return await self._run(job)
-        outcome = self._cache.get(job, _NOTHING)
-        if outcome is _NOTHING:
+        if job in self._cache:
+            outcome = self._cache[job]
+        else:
             outcome = await self._run(job)
             if not isinstance(outcome, JobFailed):
-                self._remember(job, outcome)
-        else:
-            self._cache.move_to_end(job)
+                self._cache.put(job, outcome, job.size)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -161,10 +158,3 @@ class Workers:
     async def _end(self, worker: _Worker) -> None:
         self._all.discard(worker)
         await worker.kill()
-
-    def _remember(self, job: jobs.Job, outcome: Any) -> None:
-        self._cache[job] = outcome
-        self._cached_chars += job.size
-        while len(self._cache) > MAX_CACHED or self._cached_chars > MAX_CACHED_CHARS:
-            old, _ = self._cache.popitem(last=False)
-            self._cached_chars -= old.size
