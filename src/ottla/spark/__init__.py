@@ -11,6 +11,7 @@ Reading order:
     kafka_format, connector_options     in place of Spark's Kafka connector
     runtime/            a SparkSession that starts fast and has short batches
     checkpoint_lock     one run of a query per checkpoint
+    batch_plans         a replayed batch is told from another one with its number
     pipelines/          declarative pipelines and their runner
     worker              settings of Python workers, and the context of a task
 

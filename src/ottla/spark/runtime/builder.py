@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.common.java import find_java
+from ottla.spark.batch_plans import identify_batches
 from ottla.spark.checkpoint_lock import lock_checkpoints
 from ottla.spark.kafka_format import SETTING, use_for_kafka
 from ottla.spark.progress_listener import start_listening
@@ -72,6 +73,7 @@ def builder(
     _prepare_environment(settings, is_local)
     from pyspark.sql import SparkSession
 
+    identify_batches()
     if settings.get(CHECKPOINT_MANAGER) == CHECKPOINTS:
         lock_checkpoints()
     if settings.get(SETTING, "").lower() == "true":
