@@ -135,9 +135,9 @@ def check_plan(decision: Decision, plan: str | None) -> None:
     if plan is not None and decision.plan is not None and plan != decision.plan:
         raise StaleCheckpoint(
             f"batch {decision.batch_id} of this query was already written, with other records than are to be "
-            "written now: the checkpoint is older than the output (restored from a backup, or moved while "
-            "this batch was not done), or files of it were lost. Use the newest checkpoint, or start with a "
-            "new, empty one (and, if need be, startingOffsets)"
+            "written now: the checkpoint is older than the output (restored from a backup), or files of it "
+            "were lost. Use the newest checkpoint, or start with a new, empty one (and, if need be, "
+            "startingOffsets)"
         )
 
 
