@@ -169,8 +169,6 @@ def test_writes_from_threads_of_foreach_batch_are_exactly_once_or_refused(
 
     def threaded(rows: Any, batch_id: int) -> None:
         def write_there() -> None:
-            jvm = rows.sparkSession._jvm.org.apache.spark.sql.classic.SparkSession
-            jvm.setActiveSession(rows.sparkSession._jsparkSession)
             try:
                 save(rows.select("value"), topics.address, topic=out)
             except Exception as error:
@@ -195,6 +193,26 @@ def test_writes_from_threads_of_foreach_batch_are_exactly_once_or_refused(
     assert len(refusals) == 1
     assert "does not know its query and batch" in refusals[0]
     assert topics.values(out) == ["a"]
+
+
+def test_tables_are_written_and_queries_started_in_any_thread(
+    spark: Any, stream: Read, topics: Topics, checkpoint: str
+) -> None:
+    into, out = topics.create(), topics.create()
+    failures: list[Exception] = []
+
+    def work() -> None:
+        try:
+            save(spark.createDataFrame([("a",), ("b",)], "value string"), topics.address, topic=into)
+            write(stream(into), topics.address, checkpoint, topic=out)
+        except Exception as error:
+            failures.append(error)
+
+    thread = Thread(target=work)
+    thread.start()
+    thread.join()
+    assert failures == []
+    assert topics.values(out) == ["a", "b"]
 
 
 def test_an_older_checkpoint_is_refused(stream: Read, topics: Topics, checkpoint: str) -> None:
