@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import socket
 from dataclasses import dataclass
-from ipaddress import IPv6Network
+from ipaddress import IPv6Address, IPv6Network
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -39,7 +39,7 @@ class Address(NamedTuple):
 def network_of(host: str) -> str:
     """Return what a client cannot choose freely of its address: of an IPv6 address the first half."""
     try:
-        return str(IPv6Network((host, 64), strict=False))
+        return host if IPv6Address(host).ipv4_mapped else str(IPv6Network((host, 64), strict=False))
     except ValueError:
         return host
 
