@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +12,7 @@ from ottla.cli.cluster.view import cluster_as_json, print_cluster, print_examina
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import BrokerInfo, ClusterInfo, MoveInfo
 from ottla.client.admin.cluster_health import Health, examine
-from ottla.client.admin.moves import Progress
+from ottla.client.admin.moves import MoveWatch, Progress
 from ottla.client.cluster import PartitionInfo, TopicInfo
 from ottla.common.ids import TopicPartition
 from ottla.wire.address import Address
@@ -119,6 +119,40 @@ async def test_on_a_terminal_progress_is_a_bar(
     )
     await plans.watch(moves)
     assert "2 of 2 partitions" in capsys.readouterr().err
+
+
+async def test_moves_to_a_broker_that_is_away_say_so_and_what_ends_the_wait(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plans, "LINE_EVERY_S", 0.0)
+    steps = Progress(2, 2, 0, 4 * MIB, silent=(3,)), Progress(0, 2, 4, 4)
+    moves: Any = FakeMoves(*steps)
+    await plans.watch(moves)
+    line = capsys.readouterr().err.splitlines()[0]
+    assert "waiting for broker 3, which does not answer" in line
+    assert "ottla cluster reassign --cancel" in line
+    moves = FakeMoves(*steps)
+    monkeypatch.setattr(plans, "is_terminal", lambda _: True)
+    await plans.watch(moves)
+    assert capsys.readouterr().err.count("waiting for broker 3") == 1
+
+
+async def test_a_move_has_ended_when_the_broker_that_is_asked_knows_how() -> None:
+    """The controller knows first; a broker that still shows both replicas would hide that it was cancelled."""
+    moved = MoveInfo((2, 1), (2,), (1,))
+    answers = [cluster((1, (2, 1), (1,))), cluster((1, (2, 1), (1,))), cluster((1, (1,), (1,)))]
+
+    class Admin:
+        async def moves(self) -> dict[TopicPartition, MoveInfo]:
+            return {}
+
+        async def describe(self) -> ClusterInfo:
+            return answers.pop(0)
+
+    watched = MoveWatch(cast(Any, None), {at(0)[0]: moved})
+    watched._admin = cast(Any, Admin())
+    (end,) = [each async for each in watched.progress()]
+    assert (end.cancelled, answers) == (1, [])
 
 
 async def test_who_watches_learns_that_moves_were_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
