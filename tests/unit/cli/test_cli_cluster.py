@@ -11,7 +11,7 @@ from ottla.cli.cluster import plans
 from ottla.cli.cluster.view import cluster_as_json, print_cluster, print_examination
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import BrokerInfo, ClusterInfo, MoveInfo
-from ottla.client.admin.cluster_health import Health, examine
+from ottla.client.admin.cluster_health import Health, check_restart, examine
 from ottla.client.admin.moves import MoveWatch, Progress
 from ottla.client.cluster import PartitionInfo, TopicInfo
 from ottla.common.ids import TopicPartition
@@ -57,6 +57,22 @@ def test_each_kind_of_trouble_is_distinguished(capsys: pytest.CaptureFixture[str
     assert health.not_preferred == at(3)
     print_examination(examine(info, {"orders": 2}, {}))
     assert "  orders-2, without 3" in capsys.readouterr().out.splitlines()
+
+
+def test_an_offline_partition_names_the_brokers_to_start_or_the_disks() -> None:
+    def hint(info: ClusterInfo) -> str:
+        return next(each.fix for each in examine(info, {}, {}).findings if each.code == "offline")
+
+    assert hint(cluster((-1, (1, 3), ()), dead=3)) == "start broker 3, which may have the records"
+    assert "not the disks with the records" in hint(cluster((-1, (3,), ())))
+
+
+def test_what_is_offline_on_one_broker_only_does_not_stop_that_broker_s_restart() -> None:
+    """The restart is what brings back a partition whose only replica is on its failed disk."""
+    found = examine(cluster((-1, (2,), ()), (1, (1, 2, 3), (1, 3))), {"orders": 2}, {})
+    assert check_restart(found, 2).is_safe
+    assert not check_restart(found, 1).is_safe
+    assert not check_restart(examine(cluster((-1, (2, 3), ())), {}, {}), 2).is_safe
 
 
 def test_a_partition_on_its_way_is_not_in_trouble() -> None:
@@ -138,7 +154,7 @@ async def test_moves_to_a_broker_that_is_away_say_so_and_what_ends_the_wait(
 
 
 async def test_a_move_has_ended_when_the_broker_that_is_asked_knows_how() -> None:
-    """The controller knows first; a broker that still shows both replicas would hide that it was cancelled."""
+    """The controller knows first; a broker that still shows both replicas would hide the cancellation."""
     moved = MoveInfo((2, 1), (2,), (1,))
     answers = [cluster((1, (2, 1), (1,))), cluster((1, (2, 1), (1,))), cluster((1, (1,), (1,)))]
 
