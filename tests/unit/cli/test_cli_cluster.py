@@ -67,7 +67,7 @@ def test_an_offline_partition_names_the_brokers_to_start_or_the_disks() -> None:
     assert "not the disks with the records" in hint(cluster((-1, (3,), ())))
 
 
-def test_what_is_offline_on_one_broker_only_does_not_stop_that_broker_s_restart() -> None:
+def test_what_is_offline_on_one_broker_only_does_not_forbid_its_restart() -> None:
     """The restart is what brings back a partition whose only replica is on its failed disk."""
     found = examine(cluster((-1, (2,), ()), (1, (1, 2, 3), (1, 3))), {"orders": 2}, {})
     assert check_restart(found, 2).is_safe
