@@ -237,6 +237,7 @@ def _unreachable(error: BrokerUnreachable) -> Problem:
             f"{error.advertised_by} advertises {where}, which cannot be reached ({error.reason})",
             "it must advertise an address that this machine can reach:",
             "  ottla serve --advertise HOST:PORT",
+            "if it is down, start it again; see what is missing:  ottla cluster health",
             kind=ADVERTISED,
         )
     hints = [f"use another one with -b HOST:PORT or {BOOTSTRAP_VARIABLE}"]
