@@ -277,9 +277,10 @@ def test_failures_restarts_and_secrets(worker: RunningWorker) -> None:
         lambda: len(worker.engine.starts) >= 3 and worker.states("made") == ["RUNNING", "RUNNING"],
         "the task to be restarted by itself",
     )
-    worker.soon(worker.engine.fail, "made-0", "Traceback: boom", retriable=False)
+    worker.soon(worker.engine.fail, "made-0", "Traceback: http://ann:pw@db: boom", retriable=False)
     worker.wait_for("made", "RUNNING", "FAILED")
-    assert worker("GET", "/connectors/made/tasks/0/status").body["trace"] == "Traceback: boom"
+    trace = worker("GET", "/connectors/made/tasks/0/status").body["trace"]
+    assert trace == "Traceback: http://ann:****@db: boom"
     restarted = worker("POST", "/connectors/made/restart?includeTasks=true&onlyFailed=true")
     assert restarted.status == 202
     assert [each["state"] for each in restarted.body["tasks"]] == ["RESTARTING"]

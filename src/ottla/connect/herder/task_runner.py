@@ -19,6 +19,7 @@ from ottla.client.admin.groups import Groups
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
 from ottla.connect.config.providers import resolve, without_values
+from ottla.connect.config.secrets import without_parts
 from ottla.connect.engine.spec import TaskSpec
 from ottla.connect.engine.supervisor import EngineSupervisor
 from ottla.connect.errors import ConnectError, RetriableError
@@ -346,7 +347,7 @@ class TaskRunner:
 
     def _failed(self, what: TaskId, task: RunningTask, trace: str, retriable: bool) -> None:
         most = self._herder.options.number("task.restart.max", MAX_RESTARTS)
-        trace = without_values(trace, task.config)
+        trace = without_parts(without_values(trace, task.config))
         counters = self.counters[what]
         counters.failures += 1
         counters.last_error = trace.strip().splitlines()[-1] if trace.strip() else trace
