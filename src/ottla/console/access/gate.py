@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 ANONYMOUS = "anonymous"
 FAILURE_PAUSE_S = 0.5
+ROLES_COME_FROM = {
+    "broker": "Describe of the cluster with Create makes an operator; with Alter or AlterConfigs, an admin.",
+    "oidc": "Roles come from a claim of the OpenID provider.",
+}
 MAX_LOGINS = 8
 """Tried at once, each with the pause after a failure: a flood of guesses gets no more tries than this."""
 LOGIN_COOKIE, TO_COOKIE = "ottla_login", "ottla_login_to"
@@ -52,7 +56,7 @@ class Gate:
             raise UserError("This console is read-only.", "It was started with --read-only.", 403)
         if ctx.role < role:
             what = f"This needs the role {role.label}; you are {ctx.role.label}."
-            raise UserError(what, "Roles come from the broker's ACLs of the cluster.", 403)
+            raise UserError(what, ROLES_COME_FROM.get(self.console.options.login, ""), 403)
 
     async def session(self, request: Request) -> tuple[Session | None, Response | None]:
         """Return the session of a browser; None if it must log in first."""
