@@ -121,7 +121,9 @@ def write_exactly_once(
             "the same time. Set spark.speculation to false"
         )
     key, batch_id, run_id, writer_id = target.key, target.batch_id, target.run_id, target.writer_id
-    nothing = TaskCommitMessage(key, batch_id, run_id, writer_id, None, attempt=place.attempt, plan=target.plan)
+    nothing = TaskCommitMessage(
+        key, batch_id, run_id, writer_id, None, attempt=place.attempt, plan=target.plan
+    )
     first = next((each for each in rows if each.num_rows), None)
     session = cluster_session(options.producer, waits_for_brokers=True)
     decisions = decision_log(session, options.producer)
