@@ -8,6 +8,7 @@
     topic, kafka_topic, schema_log            the topic: tail it, catch up, append conditionally
     elected_topic, election                   the same on Apache Kafka, which cannot append conditionally
     jobs, workers, worker_process, decoding   parsing, checking and decoding, in processes of their own
+    sized_cache                               parsed schemas, kept up to a size
     service        all of it together
     state_store, keys, exporters              other state in topics: encrypted keys, exporters
     rest           Confluent's REST API

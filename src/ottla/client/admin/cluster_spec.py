@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ottla.client.admin.acls import Acl, AclQuery, Acls
+from ottla.client.admin.cluster_admin import ClusterAdmin
 from ottla.client.admin.config_admin import ConfigSource
 from ottla.client.admin.quotas import alter_quotas, list_quotas
 from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
 from ottla.common.topic_names import is_internal
 from ottla.protocol.errors import KafkaError, SecurityDisabled
 from ottla.security.quota_entities import ENTITY_TYPES, QuotaEntity, entity_text
@@ -43,6 +45,8 @@ class ClusterSpec:
     """Dynamic configs by node id, or of all brokers as `defaults`."""
     acls: tuple[Acl, ...] | None = None
     quotas: Mapping[QuotaEntity, Mapping[str, float]] | None = None
+    silent: tuple[int, ...] = ()
+    """Brokers that were not there to tell their dynamic configs; never in a file."""
 
 
 async def read_spec(cluster: Cluster) -> ClusterSpec:
@@ -55,14 +59,24 @@ async def read_spec(cluster: Cluster) -> ClusterSpec:
         name: TopicSpec(len(each.partitions), each.replication_factor, configs.get(name, {}))
         for name, each in own.items()
     }
+    info = await ClusterAdmin(cluster).describe()
+    silent = {*info.brokers} - {*info.alive}
     brokers: dict[str, Configs] = {}
-    for node_id in (None, *sorted(cluster.brokers)):
+    for node_id in (None, *info.alive):
         wanted = ConfigSource.DYNAMIC_DEFAULT_BROKER if node_id is None else ConfigSource.DYNAMIC_BROKER
-        entries = await admin.broker_configs(node_id)
+        try:
+            entries = await admin.broker_configs(node_id)
+        except ClientError:
+            if node_id is None:
+                raise
+            silent.add(node_id)  # it has just died
+            continue
         found = {each.name: each.value for each in entries if each.source is wanted}
         if visible := {key: value for key, value in found.items() if value is not None}:
             brokers[ALL_BROKERS if node_id is None else str(node_id)] = visible
-    return ClusterSpec(topics, brokers, await _acls(cluster), await _quotas(cluster))
+    return ClusterSpec(
+        topics, brokers, await _acls(cluster), await _quotas(cluster), silent=tuple(sorted(silent))
+    )
 
 
 async def _acls(cluster: Cluster) -> tuple[Acl, ...] | None:

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Sequence
 
 from ottla.client.cluster import Cluster
+from ottla.spark.batch_plans import plan_of
 from ottla.spark.cluster_session import cluster_session
 from ottla.spark.sink import crash_points
 from ottla.spark.sink.decision_log import DecisionLog, decision_log
-from ottla.spark.sink.decisions import Decision, Register, SinkKey, split_prepared
+from ottla.spark.sink.decisions import Decision, Register, SinkKey, check_plan, split_prepared
 from ottla.spark.sink.ending import abort_leftovers, check_all_prepared, end_transactions
 from ottla.spark.sink.writing import SinkOptions, TaskCommitMessage
 
@@ -48,14 +49,17 @@ async def _commit(
     one = written[0]
     key, batch_id, run_id = one.key, one.batch_id, one.run_id
     assert key is not None
+    plan = one.plan or (plan_of(options.checkpoint, batch_id) if options.checkpoint is not None else None)
     prepared = tuple(each.transaction for each in written if each.transaction is not None)
     is_first = (key, run_id) not in _cleaned_runs
     if any(each.is_decided for each in written):
         decision = (await decisions.owned(key, run_id)).decision
         undecided = [each for each in prepared if decision and each not in decision.transactions]
         await end_transactions(cluster, undecided, options.producer, commit=False, batch_id=batch_id)
+        if decision is not None:
+            check_plan(decision, plan)
     elif prepared:
-        decision = Decision(batch_id, run_id, one.writer_id, prepared)
+        decision = Decision(batch_id, run_id, one.writer_id, prepared, plan)
         crash_points.reached(crash_points.BEFORE_DECISION, batch_id, key.query_id)
         await decisions.decide(key, decision, lambda: check_all_prepared(cluster, prepared))
         crash_points.reached(crash_points.AFTER_DECISION, batch_id, key.query_id)

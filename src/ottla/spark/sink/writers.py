@@ -75,7 +75,8 @@ class BatchWriter(Writer, DataSourceArrowWriter):
     def _target(self, place: TaskInfo) -> Target:
         if place.query_id is not None and place.batch_id is not None:
             key = SinkKey(place.query_id, self._options.sink or self._layout.topic or "topics")
-            return Target(key, place.batch_id, _run(place), f"{place.execution}/{self._writer_id}")
+            writer = f"{place.execution}/{self._writer_id}"
+            return Target(key, place.batch_id, _run(place), writer, place.batch_plan)
         if place.is_of_stream:
             raise SparkError(
                 "this write of foreachBatch runs in a thread that does not know its query and batch, so it "

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from ottla.client.producer.options import ProducerOptions
 from ottla.common.clock import SystemClock
+from ottla.spark.checkpoint_lock import CHECKPOINT_OPTION, local_folder
 from ottla.spark.cluster_session import cluster_session
 from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.options import (
@@ -47,6 +49,8 @@ class SinkOptions:
     with_headers: bool
     with_timestamp: bool
     serialize: SerializeOptions | None = None
+    checkpoint: Path | None = None
+    """The folder of the query's checkpoint, if it is in a mounted file system."""
 
 
 def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -66,7 +70,13 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
         with_headers=given.value(INCLUDE_HEADERS) is not False,
         with_timestamp=given.value(INCLUDE_TIMESTAMP),
         serialize=read_serialize_options(given),
+        checkpoint=_checkpoint(options),
     )
+
+
+def _checkpoint(options: Mapping[str, str]) -> Path | None:
+    found = [value for name, value in options.items() if name.lower() == CHECKPOINT_OPTION]
+    return local_folder(found[0]) if found else None
 
 
 # The batch that a task writes, and its message to the driver.
@@ -80,6 +90,7 @@ class Target:
     batch_id: int
     run_id: str
     writer_id: str
+    plan: str | None = None
 
 
 @dataclass
@@ -95,6 +106,8 @@ class TaskCommitMessage(WriterCommitMessage):
     """Whether nothing was written, because the batch is already decided."""
     attempt: int = 0
     rows: int = 0
+    plan: str | None = None
+    """What the batch was planned to read, if the task knows."""
 
 
 def write_exactly_once(
@@ -108,7 +121,9 @@ def write_exactly_once(
             "the same time. Set spark.speculation to false"
         )
     key, batch_id, run_id, writer_id = target.key, target.batch_id, target.run_id, target.writer_id
-    nothing = TaskCommitMessage(key, batch_id, run_id, writer_id, None, attempt=place.attempt)
+    nothing = TaskCommitMessage(
+        key, batch_id, run_id, writer_id, None, attempt=place.attempt, plan=target.plan
+    )
     first = next((each for each in rows if each.num_rows), None)
     session = cluster_session(options.producer, waits_for_brokers=True)
     decisions = decision_log(session, options.producer)
