@@ -99,7 +99,7 @@ CASES = [
     (
         "consume orders --format %q",
         USAGE,
-        "error: %q stands for nothing; there are %t %p %o %T %k %v %s %K %V %S %R %h and %%\n"
+        "error: %q is not known; there are %t %p %o %T %k %v %s %K %V %S %R %h and %%\n"
         "  see:  ottla consume --help  (OTTLA-E501)\n",
     ),
     (

@@ -96,7 +96,7 @@ def test_a_certificate_that_cannot_be_used_leaves_the_old_one(
     try:
         file.write_text("nonsense")
         secure.cluster.broker(1).security.check_files()
-        assert "cannot be used; the old stay" in caplog.text
+        assert "cannot be used, keeping the previous ones" in caplog.text
         assert serial_of(secure, address) == before
     finally:
         file.write_bytes(good)

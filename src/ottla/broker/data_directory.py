@@ -44,7 +44,7 @@ def set_stray_logs_aside(directories: LogDirectories, image: ClusterImage, node_
     try:
         directories.write_checkpoints()
     except KafkaStorageError as error:
-        log.error("the checkpoints may still name logs that are gone: %s", error)
+        log.error("the checkpoints may still name deleted logs: %s", error)
 
 
 class StartError(Exception):

@@ -97,7 +97,7 @@ class Jwks:
             document = await asyncio.to_thread(read_url, self.url)
             self._keys = _key_set(json.loads(document))
         except (OSError, ValueError, HTTPException) as error:
-            log.warning("the keys at %s cannot be read, the old stay in use: %s", self.url, error)
+            log.warning("cannot read the keys at %s, keeping the previous ones: %s", self.url, error)
         finally:
             self._refreshing = None
 

@@ -74,5 +74,5 @@ async def _serve(broker: Broker, on_ready: OnReady | None) -> int:
 
 async def _stop_on_failure(broker: Broker, stopping: asyncio.Event) -> None:
     await broker.failed.wait()
-    log.error("this broker stops, so that others lead in its place")
+    log.error("this broker stops, so that others take over its leadership")
     stopping.set()

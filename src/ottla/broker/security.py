@@ -122,7 +122,9 @@ class BrokerSecurity:
                 settings = tls_settings(self._config, self._config.inter_broker_listener)
                 self.between_brokers.tls = client_context(settings)
         except ConfigError as error:
-            log.error("the certificates or users have changed and cannot be used; the old stay: %s", error)
+            log.error(
+                "the changed certificates or users cannot be used, keeping the previous ones: %s", error
+            )
         else:
             log.info("read the certificates and users again")
         self._files = self._file_states()

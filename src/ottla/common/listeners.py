@@ -121,7 +121,9 @@ def _parse_protocol_map(text: str) -> dict[str, str]:
             hint = (
                 or_nearest(protocol, SECURITY_PROTOCOLS) or f"; it is one of {', '.join(SECURITY_PROTOCOLS)}"
             )
-            raise ConfigError("listener.security.protocol.map", f"{protocol!r} is no security protocol{hint}")
+            raise ConfigError(
+                "listener.security.protocol.map", f"{protocol!r} is not a security protocol{hint}"
+            )
         protocols[name] = protocol
     return protocols
 

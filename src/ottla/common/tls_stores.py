@@ -180,5 +180,5 @@ def _load_pkcs12(data: bytes, store: StoreSettings) -> Any:
     except ValueError:
         raise ConfigError(
             store.key,
-            f"{store.location} cannot be opened: it is no PKCS12 or JKS store, or its password is another",
+            f"{store.location} cannot be opened: it is not a PKCS12 or JKS store, or the password is wrong",
         ) from None

@@ -89,7 +89,7 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     for line in decode_lines(data):
         topic, partition, offset = line.split(" ")
         if not 0 <= int(offset) < 1 << 63:
-            raise ValueError(f"{offset} is no offset")
+            raise ValueError(f"{offset} is not an offset")
         offsets[TopicPartition(topic, int(partition))] = int(offset)
     return offsets
 

@@ -313,7 +313,7 @@ def dump(path: str | Path, *, deep: bool = False) -> Iterator[Report]:
             return dump_epochs(path)
         case _:
             raise NotALogFile(
-                f"{path.name} is no file of a log: a name ends with .log, .index, .timeindex, .txnindex or "
+                f"{path.name} is not a log file: its name ends with .log, .index, .timeindex, .txnindex or "
                 f".snapshot, or is {file_names.EPOCH_CHECKPOINT}"
             )
 

@@ -102,7 +102,7 @@ class Election:
         """Note who is elected."""
         elected = json.loads(assignment)
         if elected.get("error") == DUPLICATE_URLS:
-            log.error("several registry processes say that they are at the same URL: see --advertise")
+            log.error("several registry processes advertise the same URL: see --advertise")
             self._set_leader(None)
             return False
         identity = elected.get("master_identity")

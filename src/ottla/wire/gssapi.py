@@ -77,7 +77,7 @@ class GssapiClient:
                 return self._context.step(challenge) or b""
             offered = self._context.unwrap(challenge).message
         except GSSError as error:
-            raise SaslError(f"Kerberos: the broker has not proved who it is: {error}") from None
+            raise SaslError(f"Kerberos: the broker failed mutual authentication: {error}") from None
         if len(offered) != 4 or not offered[0] & 1:
             raise SaslError("Kerberos: the broker wants a security layer of Kerberos, and not TLS")
         self._has_chosen = True

@@ -144,7 +144,7 @@ def test_interrupting_is_the_normal_way_to_end(ottla, orders, monkeypatch):
         (("-o", "5:3"), 2, "'5:3' ends before it starts"),
         (("-o", "0=1", "-p", "1"), 2, "--offset P=N names the partitions itself"),
         (("-o", "@soon"), 2, "'soon' is not a time"),
-        (("-f", "%q"), 2, "%q stands for nothing"),
+        (("-f", "%q"), 2, "%q is not known"),
         (("-o", "1"), 1, "an offset belongs to one partition, but orders has 2"),
         (("-p", "0", "-o", "9"), 1, "orders-0 has no offset 9: it holds 0 to 2"),
         (("-p", "7"), 1, "orders has no partition 7: it has 2, numbered from 0"),

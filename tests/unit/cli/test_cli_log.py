@@ -115,7 +115,7 @@ def test_a_file_of_another_kind_is_refused(ottla, segment):
     stranger.write_text("hello")
     failed = ottla("log", "dump", str(stranger))
     assert failed.code == 1
-    assert "notes.txt is no file of a log" in failed.err
+    assert "notes.txt is not a log file" in failed.err
     assert f"ottla log dump {segment}" in failed.err
 
 

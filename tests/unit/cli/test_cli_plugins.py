@@ -64,7 +64,7 @@ def test_it_cannot_replace_a_command_of_ottla(ottla, acme):
         ("broken", "the command 'broken' of acme-ottla 1.2 cannot be loaded: ModuleNotFoundError"),
         (
             "nothing",
-            "the command 'nothing' of acme-ottla 1.2 is acme_ottla:nothing, which is no click command",
+            "the command 'nothing' of acme-ottla 1.2, acme_ottla:nothing, is not a click command",
         ),
     ],
 )

@@ -154,7 +154,7 @@ def test_a_bad_line_is_named_and_the_lines_before_it_are_kept(ottla, peer):
         (("-f", "%v{hex}\\n"), "%v{hex} is for writing"),
         (("-f", "%v\\n", "-D", ";"), "--delimiter and a template exclude each other"),
         (("-D", ""), "--delimiter must not be empty"),
-        (("-D", "\\q"), "\\q stands for nothing"),
+        (("-D", "\\q"), "\\q is not known"),
         (("--whole-files",), "--whole-files needs --file"),
         (("-H", "=x"), "'=x' is not name=value"),
         (("--acks", "2"), "'2' is not one of"),

@@ -84,7 +84,7 @@ def test_a_client_and_a_broker_trust_each_other_by_javas_stores(kind: str) -> No
     [
         (key_store("key.jks") | {"ssl.keystore.password": "wrong"}, "the password is wrong"),
         (key_store("key.jks") | {"ssl.key.password": "wrong"}, "the password of the key is wrong"),
-        (key_store("key.p12") | {"ssl.keystore.password": "wrong"}, "its password is another"),
+        (key_store("key.p12") | {"ssl.keystore.password": "wrong"}, "the password is wrong"),
         (key_store("trust.jks"), "has no private key"),
         (key_store("nowhere"), "cannot be read: No such file"),
         (key_store("key.jceks"), "keytool -importkeystore"),

@@ -69,7 +69,7 @@ def test_listeners_may_share_a_port_on_different_interfaces(listeners: str) -> N
         ("A://h:1,B://:1", None, "A:PLAINTEXT,B:PLAINTEXT", "A and B both listen on port 1"),
         ("A://1.2.3.4:1,B://0.0.0.0:1", None, "A:PLAINTEXT,B:PLAINTEXT", "both listen on port 1"),
         ("INSIDE://h:1", None, PLAIN, r"add INSIDE:PLAINTEXT to listener\.security\.protocol\.map"),
-        ("A://h:1", None, "A:PLAINTXT", r"'PLAINTXT' is no security protocol; did you mean PLAINTEXT\?"),
+        ("A://h:1", None, "A:PLAINTXT", r"'PLAINTXT' is not a security protocol; did you mean PLAINTEXT\?"),
         ("A://h:1", None, "A:HTTP", "it is one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ("A://h:1", None, "A", "'A' is not NAME:PROTOCOL"),
         ("PLAINTEXT://h:1", "PLAINTEXT://0.0.0.0:1", PLAIN, r"clients cannot connect to 0\.0\.0\.0:1"),

@@ -153,8 +153,8 @@ def test_a_client_without_a_certificate_fails_where_one_is_required(
             "keytool -importkeystore -srckeystore .*store .* .*p12",
         ),
         (b"\xfe\xed\xfe\xed\0\0\0\2", {"password": "x"}, "the password is wrong, or the file is damaged"),
-        (b"nonsense", {"kind": "JKS"}, "no PKCS12 or JKS store, or its password is another"),
-        (b"nonsense", {}, "no PKCS12 or JKS store, or its password is another"),
+        (b"nonsense", {"kind": "JKS"}, "not a PKCS12 or JKS store, or the password is wrong"),
+        (b"nonsense", {}, "not a PKCS12 or JKS store, or the password is wrong"),
         (b"nonsense", {"kind": "PEM"}, "no private key in PEM"),
         (None, {}, "cannot be read: No such file"),
     ],
@@ -180,7 +180,7 @@ def test_keys_that_do_not_fit_are_refused(
         (StoreSettings(LOCATION, private_key=other, certificates=certificate), "KEY_VALUES_MISMATCH"),
         (StoreSettings(LOCATION, private_key=key), "belong together"),
         (replace(stores("encrypted PEM", leaf, tmp_path), key_password="wrong"), "is ssl.key.password right"),
-        (replace(stores("PKCS12", leaf, tmp_path), password="wrong"), "its password is another"),
+        (replace(stores("PKCS12", leaf, tmp_path), password="wrong"), "the password is wrong"),
         (StoreSettings(LOCATION), "needs a certificate"),
     ):
         with pytest.raises(ConfigError, match=reason) as refused:

@@ -218,7 +218,7 @@ def test_files_on_their_way_in_or_out_can_be_read_too(tmp_path: Path, suffix: st
 
 
 def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(NotALogFile, match=r"meta\.properties is no file of a log"):
+    with pytest.raises(NotALogFile, match=r"meta\.properties is not a log file"):
         dump(write(tmp_path, "meta.properties", ""))
 
 

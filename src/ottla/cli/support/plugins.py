@@ -44,7 +44,7 @@ def load_plugin(plugin: EntryPoint) -> click.Command:
         ) from error
     if not isinstance(command, click.Command):
         raise Problem(
-            f"the command {plugin.name!r} of {origin(plugin)} is {plugin.value}, which is no click command",
+            f"the command {plugin.name!r} of {origin(plugin)}, {plugin.value}, is not a click command",
             "update that package, or remove it with pip uninstall",
         )
     return command

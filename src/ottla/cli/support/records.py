@@ -168,7 +168,7 @@ def _piece(token: re.Match[str]) -> bytes | Piece:
         return b"%"
     if field is not None:
         if field not in _FIELDS:
-            raise ValueError(f"%{field} stands for nothing; there are %{' %'.join(_FIELDS)} and %%")
+            raise ValueError(f"%{field} is not known; there are %{' %'.join(_FIELDS)} and %%")
         return _FIELDS[field]
     return _escaped(escape)
 
@@ -177,7 +177,7 @@ def _escaped(escape: str) -> bytes:
     if escape.startswith("x") and len(escape) == 3:
         return bytes([int(escape[1:], 16)])
     if escape not in _ESCAPES:
-        raise ValueError(f"\\{escape} stands for nothing; there are \\n \\r \\t \\\\ and \\xHH")
+        raise ValueError(f"\\{escape} is not known; there are \\n \\r \\t \\\\ and \\xHH")
     return _ESCAPES[escape]
 
 
@@ -228,7 +228,7 @@ _SPELLINGS: dict[str, Callable[[bytes], bytes]] = {
 
 def _spelled(field: str, spelling: str) -> Piece:
     if spelling not in _SPELLINGS:
-        raise ValueError(f"%{field}{{{spelling}}} stands for nothing; there are {', '.join(_SPELLINGS)}")
+        raise ValueError(f"%{field}{{{spelling}}} is not known; there are {', '.join(_SPELLINGS)}")
     read, spell = _FIELDS[field], _SPELLINGS[spelling]
     return lambda record: spell(read(record))
 

@@ -123,7 +123,7 @@ def text_converter(oid: int, schema: Schema) -> Callable[[str], Any] | None:
 def _decimal(text: str) -> Decimal:
     value = Decimal(text)
     if not value.is_finite():
-        raise ValueError(f"{text} is no decimal: decimal.handling.mode string and double have it")
+        raise ValueError(f"{text} is not a decimal number; set decimal.handling.mode to string or double")
     return value
 
 

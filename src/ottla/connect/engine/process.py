@@ -113,7 +113,7 @@ class Engine:
                     self._look(task, query)
                 self._spark._jvm.java.lang.System.nanoTime()
             except Exception as error:
-                log.error("the JVM is gone: %s", error)
+                log.error("the JVM has ended: %s", error)
                 os._exit(3)
 
     def _look(self, task: str, query: TaskQuery) -> None:

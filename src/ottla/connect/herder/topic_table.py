@@ -128,7 +128,7 @@ class TopicTable:
         try:
             self._take(key, value, record.offset)
         except Exception:  # waiters for a later record would wait forever
-            log.exception("%s: the record at offset %d is left out", self.topic, record.offset)
+            log.exception("%s: the record at offset %d is skipped", self.topic, record.offset)
 
 
 async def _ensure(cluster: Cluster, topic: str, partitions: int) -> int:

@@ -42,7 +42,7 @@ def read_json(text: str, *, exact: bool = False) -> Json:
     except RecursionError:
         raise InvalidSchema("it is nested too deep") from None
     except ValueError as error:
-        raise InvalidSchema(f"it is no JSON: {error}") from None
+        raise InvalidSchema(f"it is not JSON: {error}") from None
     return value
 
 
@@ -62,7 +62,7 @@ def _decimal(digits: str) -> decimal.Decimal:
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def write_json(value: Json, *, sort: bool = False) -> str:

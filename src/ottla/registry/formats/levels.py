@@ -44,7 +44,7 @@ def check(
     `lenient` is Confluent's policy LENIENT, which lets JSON Schemas add and remove properties.
     """
     if level not in LEVELS:
-        raise ValueError(f"{level} is no compatibility level; there are {', '.join(LEVELS)}")
+        raise ValueError(f"{level} is not a compatibility level; there are {', '.join(LEVELS)}")
     if level == "NONE":
         return []
     direction, _, transitive = level.partition("_")

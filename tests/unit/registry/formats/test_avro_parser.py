@@ -40,7 +40,7 @@ CANONICAL = {
 REFUSED = {
     "": "Cannot parse <null> schema",
     "12": "Schema not yet supported: 12",
-    '{"a":': "it is no JSON",
+    '{"a":': "it is not JSON",
     '"foo"': "Undefined schema: foo",
     '{"name":"x"}': 'No type: {"name":"x"}',
     '["int","int"]': "Duplicate in union:int",

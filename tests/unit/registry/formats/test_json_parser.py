@@ -20,7 +20,7 @@ def test_the_canonical_text_keeps_order_and_digits() -> None:
 
 REFUSED = {
     "[]": "expected an object or boolean",
-    '{"type":': "it is no JSON",
+    '{"type":': "it is not JSON",
     '{"type":"strin"}': "unknown type",
     '{"minLength":"1"}': "minLength",
     '{"minLength":-1}': "minLength",
@@ -29,7 +29,7 @@ REFUSED = {
     '{"$ref":"http://127.0.0.1:1/schema"}': "Unresolved $ref",
     '{"$ref":"file:///etc/passwd"}': "Unresolved $ref",
     '{"$ref":"other.json"}': "Unresolved $ref",
-    '{"type":"number","maximum":NaN}': "NaN is no number",
+    '{"type":"number","maximum":NaN}': "NaN is not a number",
     '{"title":"\\ud800"}': "surrogate",
 }
 

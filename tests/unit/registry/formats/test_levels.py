@@ -61,7 +61,7 @@ def test_a_long_old_schema_is_cut() -> None:
 
 def test_other_types_and_levels() -> None:
     assert check("BACKWARD", NEW, [parse("JSON", "{}")]) == ["Incompatible because of different schema type"]
-    with pytest.raises(ValueError, match="SIDEWAYS is no compatibility level"):
+    with pytest.raises(ValueError, match="SIDEWAYS is not a compatibility level"):
         check("SIDEWAYS", NEW, [OLD])
 
 

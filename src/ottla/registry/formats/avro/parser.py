@@ -294,4 +294,4 @@ def _parse_double(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InvalidSchema(f"Invalid default for field {name}: {text} is no number") from None
+        raise InvalidSchema(f"Invalid default for field {name}: {text} is not a number") from None

@@ -84,7 +84,7 @@ class LoaderBase:
     def refer(self, reference: Json, user: dict[str, Json]) -> Node:
         """Return a node for a `$ref`; its target is loaded later."""
         if not isinstance(reference, str):
-            raise InvalidSchema(f"$ref is no string: {shorten(reference)}")
+            raise InvalidSchema(f"$ref is not a string: {shorten(reference)}")
         node = Node("reference", reference=reference)
         self._pending.append((node, reference, user))
         return node

@@ -49,14 +49,14 @@ def compile_descriptors(text: str, imports: Mapping[str, str]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="ottla-protoc-") as folder:
         for name, content in {**imports, main: text}.items():
             if not is_safe_name(name):
-                raise InvalidSchema(f"'{name[:100]}' is no name that an import can have")
+                raise InvalidSchema(f"'{name[:100]}' is not a valid name of an import")
             file = Path(folder, name)
             try:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(content, encoding="utf-8")
             except OSError as error:  # too long, or both a file and a folder
                 raise InvalidSchema(
-                    f"'{name[:100]}' is no name that an import can have: {error.strerror}"
+                    f"'{name[:100]}' is not a valid name of an import: {error.strerror}"
                 ) from None
         try:
             generated = get_protos(main.encode(), [folder.encode()])

@@ -247,4 +247,4 @@ def _key_in(raw: bytes, algorithm: str) -> bytes:
             return raw[at + 2 : at + 2 + size]
         else:
             at += 2 + size
-    raise EncryptionFailed(f"the DEK is no key for {algorithm}")
+    raise EncryptionFailed(f"the DEK is not a valid key for {algorithm}")
