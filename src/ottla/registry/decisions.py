@@ -128,7 +128,7 @@ def update_config(state: RegistryState, subject: str | None, changes: Json) -> D
 
 
 def delete_config(state: RegistryState, subject: str | None) -> Decision:
-    """Go back to the config of the context, or of all; answers what it was."""
+    """Remove a config, so that the context's or the global one applies; the response is the old one."""
     config = own_config(state, subject)
     if config is None:
         raise errors.subject_not_found(subject)
@@ -153,7 +153,7 @@ def set_mode(state: RegistryState, subject: str | None, mode: str | None, *, for
 
 
 def delete_mode(state: RegistryState, subject: str | None, *, recursive: bool) -> Decision:
-    """Go back to the mode of the context, or of all; with `recursive`, for all subjects of a context."""
+    """Remove a mode, so that the context's or the global one applies; `recursive`: of all its subjects."""
     mode = own_mode(state, subject)
     if mode is None and not recursive:
         raise errors.subject_not_found(subject)

@@ -62,7 +62,7 @@ def own_config(state: RegistryState, subject: str | None) -> Json | None:
 
 
 def config_in_scope(state: RegistryState, subject: str | None) -> Json:
-    """Return the config that counts for a subject."""
+    """Return the config in effect for a subject."""
     own = own_config(state, subject) if subject is None or subject in state.configs else None
     if own is not None and subject is not None:
         top = state.configs.get(None, {})
@@ -79,7 +79,7 @@ def own_mode(state: RegistryState, subject: str | None) -> str | None:
 
 
 def mode_in_scope(state: RegistryState, subject: str | None) -> str:
-    """Return the mode that counts for a subject."""
+    """Return the mode in effect for a subject."""
     for scope in _scopes(subject):
         if scope in state.modes:
             return state.modes[scope]

@@ -197,7 +197,7 @@ def _simple(name: str, method: str, done: str, doc: str) -> click.Command:
     return command
 
 
-pause = _simple("pause", "PUT", "is paused", "Pause a connector; its tasks keep their places.")
+pause = _simple("pause", "PUT", "is paused", "Pause a connector; its tasks keep their offsets.")
 resume = _simple("resume", "PUT", "runs again", "Resume a connector that is paused or stopped.")
 stop = _simple("stop", "PUT", "is stopped", "Stop a connector: its offsets can be changed.")
 

@@ -38,7 +38,7 @@ COMMANDS = {
     "list": ("ottla.cli.pipeline.status", "List pipelines and their states."),
     "status": ("ottla.cli.pipeline.status", "Show the progress of a pipeline's flows."),
     "stop": ("ottla.cli.pipeline.status", "Stop a pipeline after its current batches."),
-    "pause": ("ottla.cli.pipeline.status", "Pause a pipeline; its driver stays."),
+    "pause": ("ottla.cli.pipeline.status", "Pause a pipeline; its driver keeps running."),
     "resume": ("ottla.cli.pipeline.status", "Resume a paused pipeline."),
     "restart": ("ottla.cli.pipeline.status", "Restart a running pipeline with its files as they are now."),
     "dlq": ("ottla.cli.pipeline.dlq", "Show the dead letters of a pipeline."),

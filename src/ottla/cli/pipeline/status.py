@@ -140,7 +140,7 @@ def stop_command(name: str, timeout: float, root: Path) -> None:
 @root_option
 @guarded
 def pause_command(name: str, timeout: float, root: Path) -> None:
-    """Pause a running pipeline after its current batches; its driver stays, with Spark.
+    """Pause a running pipeline after its current batches; its driver and Spark keep running.
 
     It stays paused over a restart of its driver.
 
@@ -183,7 +183,7 @@ def resume_command(name: str, timeout: float, root: Path) -> None:
 def restart_command(name: str, timeout: float, root: Path) -> None:
     """Restart a running pipeline after its current batches, with its files as they are now.
 
-    Its driver stays, with Spark and its settings; flows resume from their checkpoints.
+    Its driver and Spark keep running, with their settings; flows resume from their checkpoints.
 
     \b
     ottla pipeline restart shop

@@ -78,7 +78,7 @@ def _own_config(url: str, name: str) -> dict[str, Any] | None:
 def import_command(file: str | None, force: bool, output_format: str, url: str) -> None:
     """Register all schemas of an exported file, with their ids and versions.
 
-    The registry is in IMPORT mode meanwhile. What is there already, the same, is left as it is.
+    The registry is in IMPORT mode during the import. Schemas that it already has are skipped.
 
     \b
     ottla registry import schemas.jsonl

@@ -30,7 +30,7 @@ def exporter() -> None:
 @format_option
 @url_option
 def list_exporters(output_format: str, url: str) -> None:
-    """List exporters and how they are doing.
+    """List exporters with their status.
 
     \b
     ottla registry exporter list
@@ -75,7 +75,7 @@ def create_exporter(
     settings: dict[str, str],
     url: str,
 ) -> None:
-    """Create an exporter, which begins to copy.
+    """Create an exporter; it starts copying at once.
 
     \b
     ottla registry exporter create dr --to http://other:8081
@@ -112,18 +112,18 @@ def describe_exporter(name: str, url: str) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @url_option
 def delete_exporter(name: str, yes: bool, dry_run: bool, url: str) -> None:
-    """Delete an exporter; what it has copied stays.
+    """Delete an exporter; the copied schemas are kept.
 
     \b
     ottla registry exporter delete dr --yes
     """
     if dry_run:
         ask(url, "GET", path_of("exporters", name))
-        echo_err(f"{name}: would be deleted; what it has copied stays")
+        echo_err(f"{name}: would be deleted; the copied schemas are kept")
         return
     confirm(f"Delete the exporter {name}? What it has copied stays.", yes)
     ask(url, "DELETE", path_of("exporters", name))
-    echo_err(f"{name}: deleted; what it has copied stays")
+    echo_err(f"{name}: deleted; the copied schemas are kept")
 
 
 def _order(order: str, what: str, done: str) -> click.Command:
@@ -137,6 +137,10 @@ def _order(order: str, what: str, done: str) -> click.Command:
     return command
 
 
-pause = _order("pause", "Stop copying, until it is resumed.", "paused")
-resume = _order("resume", "Copy on.", "resumed")
-reset = _order("reset", "Let a paused exporter begin anew.", "begins anew when it is resumed")
+pause = _order("pause", "Pause an exporter.", "paused")
+resume = _order("resume", "Resume a paused exporter.", "resumed")
+reset = _order(
+    "reset",
+    "Reset a paused exporter: it copies everything again.",
+    "copies everything again once it is resumed",
+)

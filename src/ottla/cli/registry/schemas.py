@@ -74,7 +74,7 @@ def list_subjects(prefix: str | None, deleted: bool, output_format: str, url: st
 @format_option
 @url_option
 def describe_subject(name: str, deleted: bool, output_format: str, url: str) -> None:
-    """Show the versions of a subject, and which config and mode count for it.
+    """Show the versions of a subject, and the config and mode in effect for it.
 
     \b
     ottla registry subject describe orders-value

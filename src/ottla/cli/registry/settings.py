@@ -55,7 +55,7 @@ def _show(found: Any, output_format: str) -> None:
 @format_option
 @url_option
 def get_config(name: str | None, own: bool, output_format: str, url: str) -> None:
-    """Show the config that counts for a subject, or for all.
+    """Show the config in effect for a subject, or the global one.
 
     \b
     ottla registry config get
@@ -85,7 +85,7 @@ def get_config(name: str | None, own: bool, output_format: str, url: str) -> Non
 def set_config(
     name: str | None, level: str | None, settings: dict[str, str], output_format: str, url: str
 ) -> None:
-    """Set the compatibility level, or another field, of a subject or of all.
+    """Set the compatibility level, or another field, of a subject, or globally.
 
     \b
     ottla registry config set --level FULL
@@ -106,7 +106,7 @@ def set_config(
 @format_option
 @url_option
 def delete_config(name: str | None, output_format: str, url: str) -> None:
-    """Go back to the config of all, or to the default.
+    """Remove the config of a subject, or the global one: the global one, or the default, applies then.
 
     \b
     ottla registry config delete orders-value
@@ -120,7 +120,7 @@ def delete_config(name: str | None, output_format: str, url: str) -> None:
 @format_option
 @url_option
 def get_mode(name: str | None, output_format: str, url: str) -> None:
-    """Show the mode that counts for a subject, or for all.
+    """Show the mode in effect for a subject, or the global one.
 
     \b
     ottla registry mode get orders-value
@@ -135,7 +135,7 @@ def get_mode(name: str | None, output_format: str, url: str) -> None:
 @format_option
 @url_option
 def set_mode(value: str, name: str | None, force: bool, output_format: str, url: str) -> None:
-    """Set the mode of a subject, or of all.
+    """Set the mode of a subject, or the global one.
 
     \b
     ottla registry mode set READONLY
@@ -149,7 +149,7 @@ def set_mode(value: str, name: str | None, force: bool, output_format: str, url:
 @format_option
 @url_option
 def delete_mode(name: str | None, output_format: str, url: str) -> None:
-    """Go back to the mode of all, or to READWRITE.
+    """Remove the mode of a subject, or the global one: the global one, or READWRITE, applies then.
 
     \b
     ottla registry mode delete orders-value

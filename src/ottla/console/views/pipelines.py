@@ -175,7 +175,7 @@ async def restart(ctx: Context, form: Form) -> Outcome:
 
 
 async def pause(ctx: Context, form: Form) -> Outcome:
-    """Pause a pipeline after its current batches; its driver stays."""
+    """Pause a pipeline after its current batches; its driver keeps running."""
     from ottla.spark.pipelines.run.storage import PAUSE_FILE
 
     state = await _ask_driver(ctx, PAUSE_FILE)

@@ -70,33 +70,33 @@ def update(state: ExporterState, name: str, body: Json) -> ExporterDecision:
 
 
 def delete(state: ExporterState, name: str) -> ExporterDecision:
-    """Delete an exporter; what it has copied stays."""
+    """Delete an exporter; the copied schemas are kept."""
     found_exporter(state, name)
     records = [ExporterRecord(STATUS, name, None), ExporterRecord(EXPORTER, name, None)]
     return ExporterDecision(None, records)
 
 
 def pause(state: ExporterState, name: str) -> ExporterDecision:
-    """Stop copying, until it is resumed."""
+    """Pause an exporter."""
     return _set(state, name, lambda exporter: replace(exporter, is_paused=True))
 
 
 def resume(state: ExporterState, name: str) -> ExporterDecision:
-    """Copy on."""
+    """Resume a paused exporter."""
     if not found_exporter(state, name).is_paused:
         raise RegistryError(40961, f"Exporter '{name}' is already running")
     return _set(state, name, lambda exporter: replace(exporter, is_paused=False))
 
 
 def reset(state: ExporterState, name: str) -> ExporterDecision:
-    """Let a paused exporter begin anew when it is resumed."""
+    """Reset a paused exporter: it copies everything again once it is resumed."""
     if not found_exporter(state, name).is_paused:
         raise RegistryError(40963, f"Exporter '{name}' is not paused")
     return _set(state, name, lambda exporter: replace(exporter, epoch=exporter.epoch + 1))
 
 
 def report(state: ExporterState, name: str, status: Status) -> ExporterDecision:
-    """Note how an exporter is doing, unless it has been deleted or changed meanwhile."""
+    """Store the status of an exporter, unless it was deleted or changed in the meantime."""
     exporter = state.exporters.get(name)
     if exporter is None or exporter.epoch != status.epoch:
         return ExporterDecision(None)

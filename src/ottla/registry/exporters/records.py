@@ -38,7 +38,7 @@ class Exporter:
     config: dict[str, str] = field(default_factory=dict)
     is_paused: bool = False
     epoch: int = 1
-    """Rises when it is to begin anew: after a reset, and after a change."""
+    """Incremented when it has to copy everything again: after a reset, and after a change."""
 
     def shown(self) -> Json:
         """Return it as clients see it: passwords are hidden."""
@@ -139,7 +139,7 @@ def _dump(value: Any) -> bytes:
 
 
 class ExporterState:
-    """All exporters, by name, and how they are doing."""
+    """All exporters, by name, with their status."""
 
     def __init__(self) -> None:
         self.position = 0

@@ -86,7 +86,7 @@ class ExporterRoutes:
         return await self._change(request, lambda state: decisions.resume(state, request.params["name"]))
 
     async def reset(self, request: Request) -> Response:
-        """Let one begin anew."""
+        """Reset one: it copies everything again."""
         return await self._change(request, lambda state: decisions.reset(state, request.params["name"]))
 
     async def delete(self, request: Request) -> Response:
