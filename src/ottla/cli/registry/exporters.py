@@ -75,7 +75,7 @@ def create_exporter(
     settings: dict[str, str],
     url: str,
 ) -> None:
-    """Create an exporter; it starts copying at once.
+    """Create an exporter, and start copying.
 
     \b
     ottla registry exporter create dr --to http://other:8081
@@ -112,7 +112,7 @@ def describe_exporter(name: str, url: str) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @url_option
 def delete_exporter(name: str, yes: bool, dry_run: bool, url: str) -> None:
-    """Delete an exporter; the copied schemas are kept.
+    """Delete an exporter; keep copied schemas.
 
     \b
     ottla registry exporter delete dr --yes
@@ -141,6 +141,6 @@ pause = _order("pause", "Pause an exporter.", "paused")
 resume = _order("resume", "Resume a paused exporter.", "resumed")
 reset = _order(
     "reset",
-    "Reset a paused exporter: it copies everything again.",
+    "Reset a paused exporter: copy all again.",
     "copies everything again once it is resumed",
 )
