@@ -52,6 +52,8 @@ WEIGHTS = {
     "tests/interop/test_exactly_once_kills.py": 75,
     "tests/interop/test_registry_on_kafka.py": 65,
     "tests/interop/test_starved_kafka.py": 70,
+    "tests/interop/test_connect_search.py": 60,
+    "tests/interop/test_security_mechanisms.py": 60,
     "tests/interop/test_admin_calls.py": 55,
     "tests/interop/console/test_console_clusters.py": 50,
     "tests/interop/test_spark_options.py": 45,

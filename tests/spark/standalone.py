@@ -103,10 +103,6 @@ class StandaloneCluster:
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-8000:]}"
         return done.stdout
 
-    def executor_logs(self) -> str:
-        """Return what all executors have printed."""
-        return "\n".join(path.read_text(errors="replace") for path in self.folder.glob("work-*/*/*/std*"))
-
     def _run(self, name: str, main_class: str, *arguments: str) -> Path:
         log_path = self.folder / f"{name}.log"
         with log_path.open("wb") as log:
