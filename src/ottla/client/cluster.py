@@ -53,23 +53,6 @@ __all__ = ["TRANSIENT", "Broker", "Cluster", "PartitionInfo", "TopicInfo"]
 DEFAULTS = ClientOptions(default_api_timeout_ms=30_000)
 CREATION_TIMEOUT_MS = 3_000
 
-TRANSIENT = frozenset(
-    {
-        ErrorCode.leader_not_available,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.unknown_leader_epoch,
-        ErrorCode.replica_not_available,
-        ErrorCode.broker_not_available,
-        ErrorCode.not_controller,
-        ErrorCode.network_exception,
-        ErrorCode.offset_not_available,
-        ErrorCode.coordinator_load_in_progress,
-        ErrorCode.coordinator_not_available,
-    }
-)
-"""Retriable errors: they disappear once the client has fresh metadata."""
-
 STALE_SIGNS = frozenset(
     {
         ErrorCode.leader_not_available,
@@ -83,6 +66,13 @@ STALE_SIGNS = frozenset(
     }
 )
 """Errors after which metadata is refreshed before the next attempt."""
+
+TRANSIENT = STALE_SIGNS | {
+    ErrorCode.offset_not_available,
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+}
+"""Retriable errors: they disappear once the client has fresh metadata."""
 
 BROKERS_SHARE = 5 / 6
 """The part of the request timeout that a broker may use, so that its response arrives before the rest."""

@@ -1,9 +1,11 @@
-"""Processes that must not outlive the one that started them."""
+"""Processes that are started here: they end with their parent, and stop when asked to."""
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import signal
+from contextlib import suppress
 
 PR_SET_PDEATHSIG = 1
 
@@ -16,3 +18,15 @@ def die_with_parent() -> None:
     For `preexec_fn` of a process that is started by the main thread.
     """
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+async def terminate(process: asyncio.subprocess.Process, within_s: float) -> None:
+    """Stop a process with SIGTERM, or with SIGKILL if it takes longer; return when it has ended."""
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(within_s):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

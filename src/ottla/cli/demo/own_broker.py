@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
 from ottla.cli.support.problems import Problem
-from ottla.common.processes import die_with_parent
+from ottla.common.processes import die_with_parent, terminate
 from ottla.wire.address import parse_addresses
 
 LOOK_FOR_S = 1.0
@@ -56,14 +56,7 @@ async def own_broker() -> AsyncIterator[Addresses]:
     try:
         yield await _addresses(process)
     finally:
-        with suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            async with asyncio.timeout(STOPPED_WITHIN_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        await terminate(process, STOPPED_WITHIN_S)
 
 
 async def _addresses(process: asyncio.subprocess.Process) -> Addresses:

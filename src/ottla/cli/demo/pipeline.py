@@ -22,7 +22,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.consumer import AsyncConsumer, ConsumerOptions
 from ottla.client.producer import AsyncProducer
 from ottla.common.config.properties import as_properties
-from ottla.common.processes import die_with_parent
+from ottla.common.processes import die_with_parent, terminate
 
 # The pipeline file of the demo, for `ottla pipeline run`.
 
@@ -98,7 +98,7 @@ async def spark_pipeline(cluster: Cluster, names: Names) -> AsyncIterator[asynci
             yield ending
         finally:
             ending.cancel()
-            await _stop(process)
+            await terminate(process, STOPPED_WITHIN_S)
 
 
 async def _fail_at_end(process: asyncio.subprocess.Process, errors: Path) -> None:
@@ -111,17 +111,6 @@ async def _fail_at_end(process: asyncio.subprocess.Process, errors: Path) -> Non
         *tail,
         "without Spark:  ottla demo --no-spark",
     )
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(STOPPED_WITHIN_S):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
 
 
 @asynccontextmanager
