@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from ottla.client.admin.acls import Acl
 from ottla.connect.rest import access
 from ottla.connect.rest.app import make_app
 from ottla.http.security import HttpSecurity, TlsFiles, client_context, server_context
+from ottla.security.certificate_name import distinguished_name
 from ottla.testing.local_broker import OttlaBroker
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -195,11 +197,10 @@ def test_certificates_and_requests_between_workers(broker: OttlaBroker, idle: No
 
 
 def _principal(file: Path) -> str:
-    """Return the principal of a certificate, as the worker names it."""
-    from cryptography import x509
-
-    certificate = x509.load_pem_x509_certificates(file.read_bytes())[0]
-    return "User:" + certificate.subject.rfc4514_string()
+    """Return the principal of a certificate, as brokers and workers name it."""
+    certificate = re.search("-----BEGIN CERT.*?-----END CERTIFICATE-----", file.read_text(), re.DOTALL)
+    assert certificate is not None
+    return "User:" + distinguished_name(ssl.PEM_cert_to_DER_cert(certificate[0]))
 
 
 def test_the_clients_of_connectors_have_options_of_their_own(

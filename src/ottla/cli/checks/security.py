@@ -25,6 +25,7 @@ from ottla.common.config.security_keys import PLAIN
 from ottla.common.listeners import Listener, parse_listeners
 from ottla.common.tls_stores import StoreSettings, read_key_pair
 from ottla.protocol.errors import KafkaError
+from ottla.security.certificate_name import distinguished_name
 from ottla.security.principal import ANONYMOUS
 
 EXPIRES_SOON_DAYS = 14
@@ -151,6 +152,7 @@ def _store(name: str, path: Path, values: Values, now: datetime) -> Iterator[Fin
 def _expiry(name: str, path: Path, values: Values, now: datetime) -> Iterator[Finding]:
     try:
         from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import Encoding
     except ModuleNotFoundError:
         yield Finding("certificate", WARNING, "its expiry is unknown", "pip install 'ottla[security]'")
         return
@@ -166,7 +168,7 @@ def _expiry(name: str, path: Path, values: Values, now: datetime) -> Iterator[Fi
         return
     certificate = x509.load_pem_x509_certificates(pair.chain.encode())[0]
     days = (certificate.not_valid_after_utc - now).total_seconds() / 86_400
-    subject = certificate.subject.rfc4514_string()
+    subject = distinguished_name(certificate.public_bytes(Encoding.DER))  # as ACLs name it
     if days < 0:
         what = f"{path} ({subject}) expired {-days:,.0f} days ago"
         yield Finding("certificate", FAILED, what, "renew it", TLS)
