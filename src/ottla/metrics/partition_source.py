@@ -24,7 +24,7 @@ OF_LEADERS = (
 )
 
 
-class _Sums:
+class PartitionSums:
     """Sums over all local partitions, including those without metrics of their own."""
 
     def __init__(self) -> None:
@@ -33,12 +33,14 @@ class _Sums:
         self.replica_lag = 0
 
     def count(self, partition: Partition, image: PartitionImage, size_bytes: int) -> None:
+        """Add one partition."""
         self.partitions += 1
         self.size_bytes += size_bytes
         if not partition.is_leader:
             return
         self.led += 1
-        in_sync, needed = len(image.isr), min(partition.min_insync_replicas, len(image.replicas))
+        state = partition.leader_state
+        in_sync, needed = (1, 1) if state is None else (len(state.isr_state.isr), state.min_insync)
         self.under_replicated += is_under_replicated(image)
         self.under_min += in_sync < needed
         self.at_min += in_sync == needed
@@ -46,6 +48,7 @@ class _Sums:
         self.replica_lag = max(self.replica_lag, _replica_lag(partition))
 
     def put(self, samples: Samples) -> None:
+        """Write the sums."""
         samples.put(jmx_metrics.PARTITION_COUNT, self.partitions)
         samples.put(jmx_metrics.LEADER_COUNT, self.led)
         samples.put(jmx_metrics.UNDER_REPLICATED, self.under_replicated)
@@ -74,7 +77,7 @@ def partitions(view: BrokerView, samples: Samples) -> Iterator[None]:
     """Add every local partition, up to the limit, and the sums of all."""
     services = view.services
     limit = services.config.ottla_metrics_max_partitions
-    sums, shown = _Sums(), 0
+    sums, shown = PartitionSums(), 0
     logs, led = _LogRows(samples), _LeaderRows(samples)
     for partition in services.partitions:
         topic_partition = partition.topic_partition
