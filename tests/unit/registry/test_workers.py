@@ -14,7 +14,7 @@ from ottla.registry.errors import RegistryError
 from ottla.registry.jobs import InvalidSchema, Parse
 from ottla.registry.registration import Source
 from ottla.registry.service import Registry
-from ottla.registry.workers import JobTimedOut, Workers, WorkersBusy
+from ottla.registry.workers import LARGE_CHARS, JobTimedOut, Workers, WorkersBusy
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +103,15 @@ async def test_who_waits_in_vain_is_told_to_try_again_not_that_the_schema_is_inv
         assert caught.value.code == 50002
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)
+
+
+async def test_large_jobs_leave_a_process_to_small_ones() -> None:
+    large: list[Any] = [Hang(LARGE_CHARS + 1), Hang(LARGE_CHARS + 2)]
+    async with Workers(count=2, deadline_s=30) as workers:
+        hanging = [asyncio.create_task(workers.run(each)) for each in large]
+        await asyncio.sleep(0)
+        assert await workers.run(avro('"int"')) == '"int"'
+        for each in hanging:
+            each.cancel()
+        await asyncio.gather(*hanging, return_exceptions=True)
+    assert workers._large._value == 1
