@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from ottla.registry.errors import RegistryError
-from ottla.registry.jobs import InvalidSchema, Parse
-from ottla.registry.registration import Source
+from ottla.registry.jobs import InvalidSchema, JobFailed, Parse
+from ottla.registry.registration import RegisterRequest, Source
 from ottla.registry.service import Registry
+from ottla.registry.state import RegistryState
 from ottla.registry.workers import LARGE_CHARS, JobTimedOut, Workers, WorkersBusy
 
 
@@ -115,3 +116,30 @@ async def test_large_jobs_leave_a_process_to_small_ones() -> None:
             each.cancel()
         await asyncio.gather(*hanging, return_exceptions=True)
     assert workers._large._value == 1
+
+
+class WrittenByOthers:
+    """A log to which others write all the time."""
+
+    def __init__(self) -> None:
+        self.state = RegistryState()
+
+    async def catch_up(self) -> RegistryState:
+        self.state.position += 1
+        return self.state
+
+
+@pytest.mark.parametrize("why", [JobTimedOut, WorkersBusy, JobFailed])
+async def test_a_schema_that_takes_too_long_is_not_tried_again_and_again(why: type[Exception]) -> None:
+    class Failing:
+        jobs = 0
+
+        async def run(self, job: Any) -> Any:
+            self.jobs += 1
+            raise why
+
+    log: Any = WrittenByOthers()
+    workers: Any = Failing()
+    with pytest.raises(RegistryError):
+        await Registry(log, workers).register("s", RegisterRequest('"int"', None, (), None, None))
+    assert workers.jobs == 1
