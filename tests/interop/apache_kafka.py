@@ -29,7 +29,7 @@ from tests.interop.fetch_jars import KAFKA_JARS, fetch  # noqa: E402
 from ottla.common.ids import new_uuid, uuid_text  # noqa: E402
 from ottla.testing.broker_process import free_port  # noqa: E402
 
-READY_WITHIN_S = 60
+READY_WITHIN_S = 180
 STOPPED_WITHIN_S = 60
 JAVA = ("java", "-Xmx600m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 PROPERTIES = """

@@ -49,8 +49,8 @@ class Decode:
 
     @property
     def size(self) -> int:
-        """How much text it holds."""
-        return len(self.source.text)
+        """How much text and data it holds."""
+        return len(self.source.text) + len(self.body)
 
     def run(self) -> list[tuple[int, str]]:
         """Return the number of each record that does not decode, with the reason."""

@@ -16,6 +16,9 @@ TIMED_OUT = 50002
 class RegistryError(HttpError):
     """An answer that is an error: a code of Confluent's and its message."""
 
+    costly = False
+    """Whether it took so long that the request is not repeated by itself, though others may have written."""
+
     def __init__(self, code: int, message: str) -> None:
         super().__init__(code // 100 if code > 999 else code, code, message)
 

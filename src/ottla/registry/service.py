@@ -106,8 +106,8 @@ class Registry:
             except Conflict:
                 await self.fresh()
                 continue
-            except errors.RegistryError:
-                if await self.fresh() is state and state.position == position:
+            except errors.RegistryError as error:
+                if error.costly or (await self.fresh() is state and state.position == position):
                     raise
                 continue
             if await self.fresh() is state and state.position == position:
@@ -209,14 +209,16 @@ class Registry:
         try:
             return await self._workers.run(job)
         except JobTimedOut:
-            raise errors.invalid_schema(
+            error = errors.invalid_schema(
                 "The schema took too long to parse or to compare: it is too large or too deeply nested"
-            ) from None
+            )
         except WorkersBusy:
-            raise errors.timed_out("The registry is busy with other schemas. Try again") from None
-        except JobFailed as error:
-            log.error("a job on a schema failed: %s", error)
-            raise errors.RegistryError(500, "The schema could not be processed") from None
+            error = errors.timed_out("The registry is busy with other schemas. Try again")
+        except JobFailed as failure:
+            log.error("a job on a schema failed: %s", failure)
+            error = errors.RegistryError(500, "The schema could not be processed")
+        error.costly = True
+        raise error
 
     async def render(self, state: RegistryState, schema: StoredSchema, format_name: str) -> str:
         """Return a stored schema's text in a format of its kind: resolved, serialized, ..."""

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 PIPE_BYTES = 1024 * 1024
 START_TIMEOUT_S = 60.0
+LARGE_CHARS = 128 * 1024
+"""Jobs on more text than this leave one process to the others."""
 MAX_CACHED = 2_000
 MAX_CACHED_CHARS = 64 * 1024 * 1024
 
@@ -101,6 +103,7 @@ class Workers:
         self._wait_s = wait_s
         self._count = count
         self._free: asyncio.Queue[_Worker | None] = asyncio.Queue()
+        self._large = asyncio.Semaphore(max(1, count - 1))
         self._all: set[_Worker] = set()
         self._cache: SizedCache[jobs.Job, Any] = SizedCache(MAX_CACHED, MAX_CACHED_CHARS)
 
@@ -133,11 +136,27 @@ class Workers:
         return outcome
 
     async def _run(self, job: jobs.Job) -> Any:
+        is_large = job.size > LARGE_CHARS
         try:
             async with asyncio.timeout(self._wait_s):
-                worker = await self._free.get()
+                if is_large:
+                    await self._large.acquire()
+                try:
+                    worker = await self._free.get()
+                except BaseException:
+                    if is_large:
+                        self._large.release()
+                    raise
         except TimeoutError:
             raise WorkersBusy from None
+        try:
+            return await self._run_in(worker, job)
+        finally:
+            if is_large:
+                self._large.release()
+
+    async def _run_in(self, worker: _Worker | None, job: jobs.Job) -> Any:
+        """Do a job in a free process, or in a new one."""
         try:
             if worker is None:
                 worker = await self._start()

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from ottla.registry.errors import RegistryError
-from ottla.registry.jobs import InvalidSchema, Parse
-from ottla.registry.registration import Source
+from ottla.registry.jobs import InvalidSchema, JobFailed, Parse
+from ottla.registry.registration import RegisterRequest, Source
 from ottla.registry.service import Registry
-from ottla.registry.workers import JobTimedOut, Workers, WorkersBusy
+from ottla.registry.state import RegistryState
+from ottla.registry.workers import LARGE_CHARS, JobTimedOut, Workers, WorkersBusy
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +104,42 @@ async def test_who_waits_in_vain_is_told_to_try_again_not_that_the_schema_is_inv
         assert caught.value.code == 50002
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)
+
+
+async def test_large_jobs_leave_a_process_to_small_ones() -> None:
+    large: list[Any] = [Hang(LARGE_CHARS + 1), Hang(LARGE_CHARS + 2)]
+    async with Workers(count=2, deadline_s=30) as workers:
+        hanging = [asyncio.create_task(workers.run(each)) for each in large]
+        await asyncio.sleep(0)
+        assert await workers.run(avro('"int"')) == '"int"'
+        for each in hanging:
+            each.cancel()
+        await asyncio.gather(*hanging, return_exceptions=True)
+    assert workers._large._value == 1
+
+
+class WrittenByOthers:
+    """A log to which others write all the time."""
+
+    def __init__(self) -> None:
+        self.state = RegistryState()
+
+    async def catch_up(self) -> RegistryState:
+        self.state.position += 1
+        return self.state
+
+
+@pytest.mark.parametrize("why", [JobTimedOut, WorkersBusy, JobFailed])
+async def test_a_schema_that_takes_too_long_is_not_tried_again_and_again(why: type[Exception]) -> None:
+    class Failing:
+        jobs = 0
+
+        async def run(self, job: Any) -> Any:
+            self.jobs += 1
+            raise why
+
+    log: Any = WrittenByOthers()
+    workers: Any = Failing()
+    with pytest.raises(RegistryError):
+        await Registry(log, workers).register("s", RegisterRequest('"int"', None, (), None, None))
+    assert workers.jobs == 1

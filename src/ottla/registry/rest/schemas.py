@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ottla.http.app import Request, Response
 from ottla.http.routing import Routes
 from ottla.registry import errors
@@ -142,27 +144,34 @@ class SchemaRoutes:
     async def list_schemas(self, request: Request) -> Response:
         """Return schemas by prefix, latest only, with deleted ones, with rules of a type, with aliases."""
         state = await self._registry.fresh()
-        deleted, latest_only = request.flag("deleted"), request.flag("latestOnly")
-        rule_type = request.query.get("ruleType", "")
         prefix = request.query.get("subjectPrefix", "")
         aliases = _aliases(state, prefix) if request.flag("aliases") else {}
         names = {*subjects_with_prefix(state, prefix), *(each for each in aliases if each in state.subjects)}
-        found: list[Json] = []
-        used = used_by(state, request)
-        for subject in sorted(filter(request.may_read, names)):
-            if used is not None and used(subject) is None:
+        subjects = sorted(filter(request.may_read, names))
+        return answer(request, page(request, _listed(state, subjects, aliases, request), MAX_SCHEMAS))
+
+
+def _listed(
+    state: RegistryState, subjects: list[str], aliases: dict[str, list[str]], request: Request
+) -> Iterator[Json]:
+    """Yield the schemas of subjects that a request asks for, one by one: a page is a small part of many."""
+    deleted, latest_only = request.flag("deleted"), request.flag("latestOnly")
+    rule_type = request.query.get("ruleType", "")
+    used = used_by(state, request)
+    for subject in subjects:
+        topics = None if used is None else used(subject)
+        if used is not None and topics is None:
+            continue
+        versions = state.versions(subject, deleted=deleted)
+        for each in versions[-1:] if latest_only else versions:
+            if rule_type and not has_rule_type(each.definition.rule_set, rule_type):
                 continue
-            versions = state.versions(subject, deleted=deleted)
-            for each in versions[-1:] if latest_only else versions:
-                if rule_type and not has_rule_type(each.definition.rule_set, rule_type):
-                    continue
-                shown = each.as_json()
-                if subject in aliases:
-                    shown["aliases"] = aliases[subject]
-                if used is not None and (topics := used(subject)):
-                    shown["associations"] = topics
-                found.append(shown)
-        return answer(request, page(request, found, MAX_SCHEMAS))
+            shown = each.as_json()
+            if subject in aliases:
+                shown["aliases"] = aliases[subject]
+            if topics:
+                shown["associations"] = topics
+            yield shown
 
 
 def _readable(request: Request, state: RegistryState, found: StoredSchema) -> StoredSchema:

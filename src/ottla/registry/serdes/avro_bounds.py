@@ -2,9 +2,11 @@
 
 Problem: fastavro decodes with recursion in C, without a limit. A few thousand bytes of a type that contains
 itself overflow the stack, which kills the process: a consumer, the console, a task of Spark. And an array of
-values without bytes, such as null, may claim a billion of them in five bytes.
+values without bytes, such as null, may claim a billion of them in five bytes. And a decimal takes time that
+grows with the square of its length: one of a megabyte more than a minute.
 
-Solution: such types are rare. Data of schemas that have them is walked through first, without recursion.
+Solution: such types are rare, and decimals in records of more than 100 KB are, too. Such data is walked
+through first, without recursion.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ MAX_LEVELS = 500
 """Deepest nesting; fastavro needs about 5 KB of the stack for each level."""
 MAX_EMPTY_ITEMS = 1_000_000
 """Most items without bytes in all arrays of a record."""
+MAX_UNCHECKED_BYTES = 100_000
+"""Decimals in shorter data take less than a second."""
+MAX_DECIMAL_BYTES = 10_000
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _BLOCKS = 0
 _Waiting = list[tuple[AvroType, int, int]]
@@ -47,6 +52,8 @@ class AvroBounds:
         self._is_recursive = self._levels_per_byte is None or _has_cycle(types)
         self._has_items_without_bytes = any(self._counts_nothing(each) for each in types)
 
+        self._decimals = {id(each) for each in types if _is_decimal(each)}
+
     def _counts_nothing(self, node: AvroType) -> bool:
         return node.kind == "array" and id(node.items) in self._without_bytes
 
@@ -54,7 +61,8 @@ class AvroBounds:
         """Raise SerdeError if the data is nested too deeply, or claims too many items."""
         levels = self._levels_per_byte
         may_be_deep = self._is_recursive and (levels is None or len(data) * levels > MAX_LEVELS)
-        if may_be_deep or self._has_items_without_bytes:
+        may_be_slow = bool(self._decimals) and len(data) > MAX_UNCHECKED_BYTES
+        if may_be_deep or may_be_slow or self._has_items_without_bytes:
             try:
                 self._walk(data)
             except (_Malformed, IndexError):
@@ -99,11 +107,19 @@ class AvroBounds:
                 length, at = _long(data, at)
                 if not 0 <= length <= len(data) - at:
                     raise _Malformed
+                self._check_decimal(node, length)
                 at += length
             elif kind in ("int", "long", "enum"):
                 _, at = _long(data, at)
+            elif kind == "fixed":
+                self._check_decimal(node, node.size)
+                at += node.size
             else:
-                at += node.size if kind == "fixed" else _SIZES[kind]
+                at += _SIZES[kind]
+
+    def _check_decimal(self, node: AvroType, length: int) -> None:
+        if length > MAX_DECIMAL_BYTES and id(node) in self._decimals:
+            raise SerdeError(f"a decimal in the Avro data has {length} bytes, more than {MAX_DECIMAL_BYTES}")
 
 
 def _block_head(data: bytes, at: int) -> tuple[int, int]:
@@ -156,6 +172,10 @@ def _most_records_in_records(types: Sequence[AvroType]) -> int | None:
         if not changed:
             return max(levels.values(), default=1)
     return None
+
+
+def _is_decimal(node: AvroType) -> bool:
+    return node.kind in ("bytes", "fixed") and node.props.get("logicalType") == "decimal"
 
 
 def _has_cycle(types: Sequence[AvroType]) -> bool:

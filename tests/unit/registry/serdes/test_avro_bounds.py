@@ -82,6 +82,21 @@ def test_items_without_bytes_are_limited_in_all_blocks_together(items: Any) -> N
     assert len(decode(schema, number(1_000) + b"\x00")) == 1_000
 
 
+@pytest.mark.parametrize("kind", ["bytes", "fixed"])
+def test_decimals_of_hundreds_of_kilobytes_are_refused(kind: str) -> None:
+    schema = {"type": kind, "name": "D", "size": 400_000, "logicalType": "decimal", "precision": 10}
+    with pytest.raises(SerdeError, match="decimal"):
+        decode(schema, (number(400_000) if kind == "bytes" else b"") + b"\x7f" * 400_000)
+
+
+def test_other_decimals_are_decoded() -> None:
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+    fields = [{"name": "d", "type": decimal}, {"name": "s", "type": "string"}]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    found = decode(schema, number(2) + b"\x01\x00" + number(200_000) + b"x" * 200_000)
+    assert (str(found["d"]), len(found["s"])) == ("2.56", 200_000)
+
+
 def tree(chance: random.Random, depth: int) -> dict[str, Any]:
     several = chance.randrange(3) if depth else 0
     return {
