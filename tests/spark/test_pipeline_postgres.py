@@ -8,6 +8,7 @@ from tests.spark.pipeline_runs import Pipeline
 from tests.spark.test_pipeline_topics import EXAMPLES, copy, send
 from tests.spark.topics import Topics
 
+from ottla.spark.errors import StaleCheckpoint
 from ottla.spark.pipelines import read_postgres
 from ottla.spark.pipelines.postgres.write import Target, connect, done_until, write_batch
 from ottla.testing.broker_process import BrokerProcess
@@ -54,6 +55,19 @@ def test_without_a_key_a_batch_is_added_once(spark, database, dsn):
     for _ in range(3):
         write_batch(batch, target, "q", 5)
     assert rows(database, "log") == [(n,) for n in range(100)]
+
+
+def test_an_older_checkpoint_is_refused(spark, database, dsn):
+    database.execute("CREATE TABLE ottla_batches (query text PRIMARY KEY, batch bigint NOT NULL)")
+    database.execute("INSERT INTO ottla_batches VALUES ('q', 5)")  # before plans were stored
+    target = Target("stock", dsn, ("item",))
+    batch = spark.createDataFrame([("tea", 1)], "item string, pieces int")
+    assert write_batch(batch, target, "q", 5, "one plan") == 0
+    assert write_batch(batch, target, "q", 6, "one plan") == 1
+    assert write_batch(batch, target, "q", 6, "one plan") == 0
+    for number, plan in ((6, "another plan"), (5, "one plan")):
+        with pytest.raises(StaleCheckpoint, match="batch 6 of this query was already written"):
+            write_batch(batch, target, "q", number, plan)
 
 
 def test_the_example_follows_a_changelog_and_copies_a_table(spark, tmp_path, database, dsn, monkeypatch):

@@ -15,6 +15,9 @@ from functools import wraps
 from inspect import signature
 from typing import Any
 
+from ottla.spark.batch_plans import identify_batches
+from ottla.spark.runtime.active_session import write_from_threads
+
 KAFKA, OTTLA = "kafka", "ottla"
 SETTING = "spark.ottla.kafka"
 UPDATE = "update"
@@ -38,6 +41,8 @@ def use_for_kafka() -> None:
                 setattr(kind, method, _with_format(getattr(kind, method)))
         if "StreamWriter" in kind.__name__:
             _offer_update_mode(kind)
+    write_from_threads()
+    identify_batches()
 
 
 def _connect_kinds() -> list[Any]:

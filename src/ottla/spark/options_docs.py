@@ -43,7 +43,8 @@ spark = session("orders", conf={"spark.ottla.kafka": "true"})  # format("kafka")
 
 In a session that you build yourself, call `ottla.spark.use_for_kafka()` once. Readers and writers in Python
 are covered, also those of Spark Connect; SQL (`USING kafka`) is not. `write` needs no `mode`, and update mode
-is written through `foreachBatch`, exactly once.
+is written through `foreachBatch`, exactly once (over Spark Connect only at least once, if you ask for it:
+`deliveryGuarantee=at-least-once`).
 
 Checkpoints move both ways. The format `ottla` reads a checkpoint of the connector as it is. For the other
 direction, stop the query and run `ottla pipeline offsets export CHECKPOINT`: it removes what is only Ottla's.

@@ -7,6 +7,7 @@ warm Python, or if the arguments are not a module to run, it executes the ordina
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import sys
@@ -20,6 +21,7 @@ CONNECTS = ("PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SOCK_PATH")
 CONNECTING_WITHIN_S = 4.0
 """Spark waits 10 seconds for a process that is to connect; an ordinary Python does so at once."""
 STANDARD = (0, 1, 2)
+FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 
 def main(python: str, *arguments: str) -> None:
@@ -46,6 +48,8 @@ def _forked(arguments: tuple[str, ...]) -> tuple[int, socket.socket] | None:
     environment = {**os.environ, JVM: str(os.getppid())}
     wanted = [os.getcwd(), *arguments, "", *(f"{name}={value}" for name, value in environment.items())]
     body = "\0".join(wanted).encode(errors="surrogateescape")
+    # A signal for the forked process may come before we can forward it: it waits.
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     socket.send_fds(connection, [LENGTH.pack(len(body))], STANDARD)
     connection.sendall(body)
     return LENGTH.unpack(connection.recv(LENGTH.size))[0], connection
@@ -53,10 +57,9 @@ def _forked(arguments: tuple[str, ...]) -> tuple[int, socket.socket] | None:
 
 def _stand_in_for(pid: int, connection: socket.socket) -> None:
     """Forward signals, and exit as the process exits."""
-    import signal
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in FORWARDED:
         signal.signal(number, lambda received, _: _signal(pid, received))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     for each in STANDARD:  # the forked process owns them now
         os.close(each)
     ended = connection.recv(LENGTH.size)

@@ -81,7 +81,7 @@ class BatchWriter(Writer, DataSourceArrowWriter):
             raise SparkError(
                 "this write of foreachBatch runs in a thread that does not know its query and batch, so it "
                 "could be repeated after a restart. Start the thread with pyspark.InheritableThread, or set "
-                "deliveryGuarantee to at-least-once"
+                "deliveryGuarantee to at-least-once: over Spark Connect there is no other way"
             )
         return Target(self._key, 0, self._writer_id, self._writer_id)
 

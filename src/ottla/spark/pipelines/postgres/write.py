@@ -8,7 +8,8 @@ How batch b of query q is written:
     driver     ottla_batches: q has completed b
 
 A task may be retried, and a driver may die between any two steps: the upserts are repeated with the same
-result. Partition numbers are not stable: after a restart with other settings a partition contains other rows,
+result. The plan of the batch (batch_plans.py) is stored with it: another batch with its number is refused.
+Partition numbers are not stable: after a restart with other settings a partition contains other rows,
 so nothing is stored by partition. Rows for a table without a key are only appended: then one task writes all
 rows of the batch and the entry in ottla_batches in one transaction.
 """
@@ -21,6 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from ottla.spark.errors import StaleCheckpoint
 from ottla.spark.pipelines.problems import PipelineProblem
 
 GUARD = "ottla_batches"
@@ -69,18 +71,18 @@ class Target:
         )
 
 
-def write_batch(rows: Any, target: Target, query: str, batch: int) -> int:
+def write_batch(rows: Any, target: Target, query: str, batch: int, plan: str | None = None) -> int:
     """Write one batch of a query (in `foreachBatch`); return the rows written: 0 if it was completed
-    before.
+    before. Raise StaleCheckpoint if another batch with its number was, or a later one.
     """
     target = replace(target, dsn=full_dsn(target.dsn))
     with connect(target.dsn) as connection:
         prepare(connection)
-        if done_until(connection, query) >= batch:
+        if _is_done(connection, query, batch, plan):
             return 0
     schema = rows.schema
     rows = rows.repartition(*target.key) if target.key else rows.coalesce(1)
-    writer = _PartitionWriter(target, query, batch, schema.fieldNames())
+    writer = _PartitionWriter(target, query, batch, plan, schema.fieldNames())
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         return writer.write(batches)
@@ -89,7 +91,7 @@ def write_batch(rows: Any, target: Target, query: str, batch: int) -> int:
     written: int = sum(row["rows"] for row in counts.collect())
     if target.key:
         with connect(target.dsn) as connection:
-            mark_done(connection, query, batch)
+            mark_done(connection, query, batch, plan)
     return written
 
 
@@ -125,13 +127,17 @@ def full_dsn(dsn: str) -> str:
 
 def prepare(connection: Any) -> None:
     """Create the table that stores the last batch of each query, if it does not exist."""
-    exists = connection.execute("SELECT to_regclass(%s)", (GUARD,)).fetchone()[0]
-    if exists is None:
+    is_complete = connection.execute(
+        "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = 'plan')",
+        (GUARD,),
+    ).fetchone()[0]
+    if not is_complete:
         # CREATE TABLE IF NOT EXISTS can fail if two sessions run it at once: take a lock.
         connection.execute("SELECT pg_advisory_xact_lock(7079460)")
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {GUARD} (query text PRIMARY KEY, batch bigint NOT NULL)"
         )
+        connection.execute(f"ALTER TABLE {GUARD} ADD COLUMN IF NOT EXISTS plan text")
         connection.commit()
 
 
@@ -142,22 +148,43 @@ def done_until(connection: Any, query: str, *, lock: bool = False) -> int:
     return -1 if row is None else int(row[0])
 
 
-def mark_done(connection: Any, query: str, batch: int) -> None:
+def _is_done(connection: Any, query: str, batch: int, plan: str | None) -> bool:
+    """Return whether a query has completed a batch; raise StaleCheckpoint if it has completed another one
+    that comes later or has the same number.
+    """
+    row = connection.execute(f"SELECT batch, plan FROM {GUARD} WHERE query = %s", (query,)).fetchone()
+    if row is None or row[0] < batch:
+        return False
+    is_same = row[0] == batch and (plan is None or row[1] in (None, plan))
+    if not is_same:
+        raise StaleCheckpoint(
+            f"batch {batch} is to be written, but batch {row[0]} of this query was already written, with "
+            "other records: the checkpoint is older than the table (restored from a backup), or files of it "
+            "were lost. Use the newest checkpoint, or start with a new, empty one"
+        )
+    return True
+
+
+def mark_done(connection: Any, query: str, batch: int, plan: str | None = None) -> None:
     """Store that a query has completed a batch."""
     connection.execute(
-        f"INSERT INTO {GUARD} AS g VALUES (%s, %s) "
-        "ON CONFLICT (query) DO UPDATE SET batch = greatest(g.batch, excluded.batch)",
-        (query, batch),
+        f"INSERT INTO {GUARD} AS g (query, batch, plan) VALUES (%s, %s, %s) "
+        "ON CONFLICT (query) DO UPDATE SET batch = excluded.batch, plan = excluded.plan "
+        "WHERE g.batch <= excluded.batch",
+        (query, batch, plan),
     )
 
 
 class _PartitionWriter:
     """Writes the rows of one partition in one transaction; runs in Spark's Python workers."""
 
-    def __init__(self, target: Target, query: str, batch: int, columns: Sequence[str]) -> None:
+    def __init__(
+        self, target: Target, query: str, batch: int, plan: str | None, columns: Sequence[str]
+    ) -> None:
         self._target = target
         self._query = query
         self._batch = batch
+        self._plan = plan
         self._columns = list(columns)
 
     def write(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -177,7 +204,7 @@ class _PartitionWriter:
         if self._target.deleted:
             connection.execute(delete_statement(self._target))
         if not self._target.key:
-            mark_done(connection, self._query, self._batch)
+            mark_done(connection, self._query, self._batch, self._plan)
         return count
 
     def _copy(self, connection: Any, batches: Iterator[Any], stored: Sequence[str]) -> int:

@@ -12,6 +12,7 @@ from ottla.spark.pipelines.postgres.write import Target, write_batch
 from ottla.spark.pipelines.problems import PipelineProblem
 from ottla.spark.pipelines.records import RECORD_COLUMNS, for_topic
 from ottla.spark.pipelines.run.storage import Storage
+from ottla.spark.worker import BATCH_PLAN, QUERY_ID
 
 FILES = ("parquet", "json", "csv", "orc", "text")
 
@@ -130,8 +131,9 @@ class FlowWriter:
         into = Target.of(target.options)
 
         def write(batch: Any, batch_id: int) -> None:
-            query = self.spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-            write_batch(batch, into, query, batch_id)
+            context = self.spark.sparkContext
+            query, plan = map(context.getLocalProperty, (QUERY_ID, BATCH_PLAN))
+            write_batch(batch, into, query, batch_id, plan)
 
         return write
 
