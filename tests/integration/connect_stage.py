@@ -70,6 +70,10 @@ def made_checkpoint(folder: Path, ends: list[Any], done: int, base: Any = None) 
     return folder
 
 
+def _report(offsets: Any, records: int) -> dict[str, Any]:
+    return {"batch": 0, "records": records, "duration_ms": 1, "offsets": offsets, "dead_letters": 0}
+
+
 class IdleEngine:
     """An engine without Spark: tasks run at once, and `report` and `fail` make their events."""
 
@@ -78,6 +82,10 @@ class IdleEngine:
         self.starts: list[TaskSpec] = []
         self._on_event = on_event
         self.jvm_pid = self.pid = None
+        self.may_stop = asyncio.Event()
+        self.may_stop.set()
+        self.last_reports: dict[str, Any] = {}
+        """The offsets that a task reports when it is stopped."""
 
     async def start_task(self, spec: TaskSpec) -> None:
         self.specs[spec.id] = spec
@@ -85,11 +93,23 @@ class IdleEngine:
         self._on_event({"event": "running", "task": spec.id, "run": spec.run})
 
     async def stop_task(self, task: str, run: int) -> None:
+        if self.may_stop.is_set():
+            self._stopped(task, run)
+        else:
+            asyncio.get_running_loop().create_task(self._stop_late(task, run))
+
+    async def _stop_late(self, task: str, run: int) -> None:
+        await self.may_stop.wait()
+        self._stopped(task, run)
+
+    def _stopped(self, task: str, run: int) -> None:
         self.specs.pop(task, None)
-        self._on_event({"event": "stopped", "task": task, "run": run, "report": None})
+        last = self.last_reports.pop(task, None)
+        report = None if last is None else _report(last, 1)
+        self._on_event({"event": "stopped", "task": task, "run": run, "report": report})
 
     def report(self, task: str, offsets: Any, records: int = 1) -> None:
-        report = {"batch": 0, "records": records, "duration_ms": 1, "offsets": offsets, "dead_letters": 0}
+        report = _report(offsets, records)
         self._on_event({"event": "progress", "task": task, "run": self.specs[task].run, "report": report})
 
     def fail(self, task: str, trace: str, *, retriable: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,47 @@ def test_offsets_change_only_while_a_connector_is_stopped(
     assert worker.engine.specs["made-0"].offsets == {'{"task":0}': {"count": 7}}
 
 
+def test_offsets_are_changed_when_the_tasks_have_ended(
+    worker: RunningWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in ("END_WAIT_S", "SETTLE_WAIT_S"):
+        monkeypatch.setattr(f"ottla.connect.herder.requests.{each}", 0.5)
+    worker("POST", "/connectors", {"name": "made", "config": {**DATAGEN, "tasks.max": "1"}})
+    worker.wait_for("made", "RUNNING", "RUNNING")
+    worker.engine.last_reports["made-0"] = {'{"task":0}': {"count": 50}}
+    worker.engine.may_stop.clear()
+    assert worker("PUT", "/connectors/made/stop") == (204, None)
+    change = {"offsets": [{"partition": {"task": 0}, "offset": {"count": 7}}]}
+    for method, body in (("PATCH", change), ("DELETE", None)):
+        assert worker(method, "/connectors/made/offsets", body).status in (409, 500)
+    worker.soon(worker.engine.may_stop.set)
+    wait_until(lambda: worker("PATCH", "/connectors/made/offsets", change).status == 200, "the task to end")
+    assert worker("GET", "/connectors/made/offsets").body == change
+
+    # A task may run on another worker, which has the lock of its checkpoint.
+    checkpoint = worker.worker.options.checkpoints_of("made") / "0-other"
+    with CheckpointLock(checkpoint):
+        refused = worker("DELETE", "/connectors/made/offsets")
+        assert refused.status == 500
+        assert "have not stopped completely yet" in refused.body["message"]
+    assert worker("DELETE", "/connectors/made/offsets").status == 200
+    assert not checkpoint.exists()
+
+
+def test_requests_at_once_do_not_undo_each_other(worker: RunningWorker) -> None:
+    with ThreadPoolExecutor(8) as pool:
+
+        def at_once(method: str, path: str, bodies: list[Any]) -> list[int]:
+            return sorted(pool.map(lambda body: worker(method, path, body).status, bodies))
+
+        created = [{"name": "made", "config": {**DATAGEN, "k": str(number)}} for number in range(8)]
+        assert at_once("POST", "/connectors", created) == [201] + [409] * 7
+        keys = {f"k{number}": "1" for number in range(8)}
+        patches = [{key: value} for key, value in keys.items()]
+        assert at_once("PATCH", "/connectors/made/config", patches) == [200] * 8
+        assert keys.items() <= worker("GET", "/connectors/made/config").body.items()
+
+
 def test_the_offsets_of_a_sink_are_those_of_its_group(
     worker: RunningWorker, connect_broker: OttlaBroker, tmp_path: Path
 ) -> None:
@@ -235,9 +277,10 @@ def test_failures_restarts_and_secrets(worker: RunningWorker) -> None:
         lambda: len(worker.engine.starts) >= 3 and worker.states("made") == ["RUNNING", "RUNNING"],
         "the task to be restarted by itself",
     )
-    worker.soon(worker.engine.fail, "made-0", "Traceback: boom", retriable=False)
+    worker.soon(worker.engine.fail, "made-0", "Traceback: http://ann:pw@db: boom", retriable=False)
     worker.wait_for("made", "RUNNING", "FAILED")
-    assert worker("GET", "/connectors/made/tasks/0/status").body["trace"] == "Traceback: boom"
+    trace = worker("GET", "/connectors/made/tasks/0/status").body["trace"]
+    assert trace == "Traceback: http://ann:****@db: boom"
     restarted = worker("POST", "/connectors/made/restart?includeTasks=true&onlyFailed=true")
     assert restarted.status == 202
     assert [each["state"] for each in restarted.body["tasks"]] == ["RESTARTING"]
@@ -265,6 +308,7 @@ def test_wrong_requests_get_connects_answers(worker: RunningWorker) -> None:
     assert worker("POST", "/connectors", {"name": "x", "config": {}}).status == 400
     assert worker("POST", "/connectors", {"name": "x", "config": {**DATAGEN, "name": "y"}}).status == 400
     assert worker("POST", "/connectors", b"{").status == 400
+    assert worker("POST", "/connectors", {"name": "x" * 40_000, "config": DATAGEN}).status == 400
     invalid = worker(
         "POST", "/connectors", {"name": "x", "config": {"connector.class": "DatagenSource", "rate": "a"}}
     )

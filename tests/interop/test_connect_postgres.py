@@ -19,6 +19,7 @@ from ottla.connect.connectors.postgres_cdc import PostgresCdcSource
 from ottla.connect.connectors.postgres_sink import PostgresSink
 from ottla.connect.connectors.postgres_source import PostgresSource
 from ottla.connect.connectors.postgres_stream import CannotStream, is_visible
+from ottla.connect.converters.plain import JsonConverter
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_form import schema_to_json, to_json
 from ottla.connect.data.record import Record
@@ -26,6 +27,7 @@ from ottla.connect.data.schema import Schema
 from ottla.connect.engine.pipeline import BadRecord
 from ottla.connect.engine.sink_batches import PartWriter
 from ottla.connect.engine.spec import TaskSpec
+from ottla.connect.errors import ConnectError
 from ottla.connect.options import DEFAULT_CONVERTERS
 from ottla.connect.sdk import Batch, Offsets
 from ottla.connect.testing import check_config, read_source, write_sink
@@ -391,6 +393,173 @@ def test_snapshot_and_log_make_one_stream_of_changes(server: PostgresServer, dat
         (2, None),
         (3000, "c"),
     ]
+
+
+FORMS = {
+    "datestyle": "German",
+    "timezone": "Asia/Kolkata",
+    "bytea_output": "escape",
+    "extra_float_digits": "0",
+    "intervalstyle": "iso_8601",
+}
+
+
+def test_values_do_not_depend_on_the_settings_of_the_user(server: PostgresServer, database: Any) -> None:
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, at timestamptz, ts timestamp, d date, raw bytea, f float8, "
+        "i interval)"
+    )
+    row = (
+        "'2024-03-05 10:11:12.5+00', '2024-03-05 01:02:03', '2024-03-05', '\\xdead', 0.1::float8 + 0.2, "
+        "'2 days'"
+    )
+    database.execute(f"INSERT INTO t SELECT 1, {row}")
+    for name, value in FORMS.items():
+        database.execute(f"ALTER ROLE tester SET {name} = '{value}'")
+    try:
+        capture = Capture(server)
+        found = capture.everything()
+        database.execute(f"INSERT INTO t SELECT 2, {row}")
+        found += capture.everything()
+        capture.reader._end_stream()
+        capture.reader._can_stream = False
+        database.execute(f"INSERT INTO t SELECT 3, {row}")
+        found += capture.everything()
+    finally:
+        database.execute("ALTER ROLE tester RESET ALL")
+    assert [each.value["after"] for each in found] == [
+        {
+            "id": number,
+            "at": "2024-03-05T10:11:12.500000Z",
+            "ts": 1_709_600_523_000_000,
+            "d": 19_787,
+            "raw": b"\xde\xad",
+            "f": 0.30000000000000004,
+            "i": "2 days",
+        }
+        for number in (1, 2, 3)
+    ]
+
+
+def test_a_database_of_another_encoding_is_captured(server: PostgresServer, database: Any) -> None:
+    database.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
+    url = server.url.replace("/postgres", "/latin")
+    with psycopg.connect(url, autocommit=True, client_encoding="utf8") as latin:
+        latin.execute("CREATE TABLE t (id int PRIMARY KEY, name text)")
+        latin.execute("INSERT INTO t VALUES (1, 'é')")
+        capture = Capture(server, **{"database.dbname": "latin"})
+        found = capture.batch()
+        latin.execute("INSERT INTO t VALUES (2, 'ü')")
+        wait_until(lambda: found.extend(capture.batch()) or len(found) == 2, "the change")
+        capture.reader._end_stream()
+    wait_until(
+        lambda: one(database, "SELECT count(*) FROM pg_replication_slots WHERE active") == 0, "the slot's end"
+    )
+    database.execute("SELECT pg_drop_replication_slot('ottla')")
+    database.execute("DROP DATABASE latin WITH (FORCE)")
+    assert [each.value["after"]["name"] for each in found] == ["é", "ü"]
+
+
+@pytest.mark.parametrize("tables", ["public.parts", "public\\.parts.*", ""])
+def test_a_partitioned_table_is_one_table(server: PostgresServer, database: Any, tables: str) -> None:
+    database.execute("CREATE TABLE parts (id int, at int, PRIMARY KEY (id, at)) PARTITION BY RANGE (at)")
+    for number in range(2):
+        database.execute(
+            f"CREATE TABLE parts_{number} PARTITION OF parts FOR VALUES FROM ({number}) TO ({number + 1})"
+        )
+    database.execute("INSERT INTO parts VALUES (1, 0), (2, 1)")
+    capture = Capture(server, **({"table.include.list": tables} if tables else {}))
+    found = capture.everything()
+    database.execute("INSERT INTO parts VALUES (3, 0), (4, 1)")
+    found += capture.everything()
+    assert [(each.topic, each.key["id"], each.value["op"]) for each in found] == [
+        ("shop.public.parts", number, "r" if number < 3 else "c") for number in (1, 2, 3, 4)
+    ]
+
+
+def test_a_publication_of_partitions_is_refused_for_their_table(
+    server: PostgresServer, database: Any
+) -> None:
+    database.execute("CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    database.execute("CREATE PUBLICATION mine FOR ALL TABLES")
+    with pytest.raises(ConnectError, match=r"public\.parts is partitioned.*ALTER PUBLICATION mine SET"):
+        Capture(server, **{"publication.name": "mine", "table.include.list": "public.parts"})
+
+
+TYPES = {
+    "int": ["-2147483648", "7"],
+    "bigint": ["9223372036854775807"],
+    "real": ["0.1", "3e38"],
+    "float8": ["1e22", "-0.0"],
+    "numeric": ["1e30", "-1.50"],
+    "numeric(10,3)": ["-0.128", "32.768", "0"],
+    "numeric(5,0)": ["-128", "255"],
+    "text": ["E'a\"\\\\\\n'", "'ü😀'", "''"],
+    "char(6)": ["'a'"],
+    "bool": ["true", "false"],
+    "bytea": ["'\\x00ff'"],
+    "date": ["'infinity'", "'0044-03-15 BC'", "'1969-12-31'"],
+    "time": ["'24:00:00'", "'12:34:56.789'"],
+    "timestamp": ["'1969-12-31 23:59:59.999999'", "'20000-01-01'"],
+    "timestamptz": ["'2020-01-01 00:00:00+02'", "'infinity'"],
+    "uuid": ["'00000000-0000-0000-0000-000000000001'"],
+    "jsonb": ["'{\"a\": [1]}'"],
+    "text[]": ["ARRAY['a\"b', NULL]"],
+}
+
+
+@pytest.mark.parametrize("schemas", ["true", "false"])
+@pytest.mark.parametrize(("mode", "form"), [("precise", "BASE64"), ("string", "NUMERIC")])
+def test_changes_in_columns_are_those_that_come_one_by_one(
+    server: PostgresServer, database: Any, schemas: str, mode: str, form: str
+) -> None:
+    names = [f'"c{number} \u00fc"' for number in range(len(TYPES))]
+    columns = ", ".join(f"{name} {kind}" for name, kind in zip(names, TYPES, strict=True))
+    database.execute(f"CREATE TABLE t (id int PRIMARY KEY, large text, {columns})")
+    database.execute("ALTER TABLE t ALTER COLUMN large SET STORAGE EXTERNAL")
+    capture = Capture(server, **{"decimal.handling.mode": mode})
+    capture.everything()
+    with database.transaction():
+        for number in range(90):
+            values = [
+                f"CAST({given[number % len(given)]} AS {kind})" if (number + at) % 5 else "NULL"
+                for at, (kind, given) in enumerate(TYPES.items())
+            ]
+            database.execute(f"INSERT INTO t VALUES ({number}, repeat('x', 9000), {', '.join(values)})")
+        database.execute("UPDATE t SET id = id + 1000 WHERE id = 40")
+        database.execute("DELETE FROM t WHERE id = 41")
+    database.execute("ALTER TABLE t ADD COLUMN more int DEFAULT 5")
+    database.execute("UPDATE t SET more = id WHERE id < 60")
+    settings = {"schemas.enable": schemas, "decimal.format": form}
+    key, value = JsonConverter(settings, is_key=True), JsonConverter(settings, is_key=False)
+
+    def encoded(record: Record) -> tuple[Any, ...]:
+        return (
+            record.topic,
+            key.to_bytes(record.topic, record.key_schema, record.key),
+            value.to_bytes(record.topic, record.value_schema, record.value),
+            record.timestamp_ms,
+        )
+
+    rows: list[tuple[Any, ...]] = []
+    columns_read: list[tuple[Any, ...]] = []
+    in_columns = 0
+    while len(rows) < 90 + 4 + 59:
+        start, end = capture.offset, capture.reader.latest(capture.offset)
+        for part in capture.reader.plan(start, end):
+            rows += [encoded(each) for each in capture.reader.read(part)]
+            for each in capture.reader.read_json(part, key, value):
+                if isinstance(each, Record):
+                    columns_read.append(encoded(each))
+                    continue
+                in_columns += each.num_rows
+                times = [moment // 1000 for moment in each.column("timestamp").cast("int64").to_pylist()]
+                columns_read += zip(
+                    *(each.column(name).to_pylist() for name in ("topic", "key", "value")), times, strict=True
+                )
+        capture.offset = end
+    assert columns_read == rows
+    assert in_columns > 100
 
 
 FAR_TIMES = [

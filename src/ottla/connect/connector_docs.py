@@ -61,9 +61,10 @@ NOTES: dict[type, tuple[str, str]] = {
     ),
     PostgresCdcSource: (
         "exactly once",
-        "PostgreSQL needs `wal_level=logical` and a free WAL sender (`max_wal_senders`). If a replication "
-        "connection is refused, the connector queries the slot instead, which costs more CPU. Topics are "
-        "named `PREFIX.SCHEMA.TABLE`; records are Debezium's (envelope, key, tombstone).\n\n"
+        "PostgreSQL (13 or newer) needs `wal_level=logical` and a free WAL sender (`max_wal_senders`). If a "
+        "replication connection is refused, the connector queries the slot instead, which costs more CPU. "
+        "Topics are named `PREFIX.SCHEMA.TABLE`; records are Debezium's (envelope, key, tombstone). A "
+        "partitioned table is captured as one table.\n\n"
         "The snapshot reads ranges of one exported snapshot. If the connection that holds it is lost, the "
         "rest is read from a newer snapshot, and changes in between are repeated. New columns appear with "
         "the first change after them. TRUNCATE is not captured. The slot advances after the records are in "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
@@ -35,6 +36,8 @@ WORKER_KEYS = {
     "task.restart.max": "maximum restarts of a task in a row after transient failures",
     "topic.tracking.enable": "record which topics each connector uses",
 }
+MAX_FOLDER_NAME = 200
+"""File systems have 255 bytes; a letter that is not ASCII takes six or more of them here."""
 ROLES = ("producer", "consumer", "admin")
 """`ROLE.NAME` is an option of the clients of connectors, over that of the worker's own clients."""
 
@@ -96,6 +99,8 @@ class WorkerOptions:
         """Return the folder of a connector's checkpoints: a name such as `../..` stays within `storage`."""
         encoded = quote(connector, safe="")
         name = "%2E" + encoded[1:] if encoded.startswith(".") else encoded or "%00"
+        if len(name) > MAX_FOLDER_NAME:
+            name = f"{name[: MAX_FOLDER_NAME - 65]}-{sha256(connector.encode()).hexdigest()}"
         return self.storage.resolve() / self.group_id / name
 
     @property

@@ -24,3 +24,11 @@ def test_usual_names_are_folders_of_their_own(tmp_path: Path) -> None:
     found = options(tmp_path)
     assert found.checkpoints_of("orders-to_s3.v1").name == "orders-to_s3.v1"
     assert found.checkpoints_of("a/b") != found.checkpoints_of("a%2Fb")
+
+
+def test_long_names_are_folders_of_their_own(tmp_path: Path) -> None:
+    found = options(tmp_path)
+    folders = [found.checkpoints_of(each) for each in ("件" * 100, "件" * 101, "x" * 1000)]
+    for each in folders:
+        each.mkdir(parents=True)
+    assert len(set(folders)) == 3

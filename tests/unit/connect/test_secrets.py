@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.connect.config.keys import HIDDEN
+from ottla.connect.config.providers import without_values
 from ottla.connect.config.validation import validate
 from ottla.connect.herder.requests import Requests
 from ottla.connect.plugins import Plugins
@@ -40,3 +41,36 @@ def test_an_error_does_not_show_the_value_of_a_reference(tmp_path: Path) -> None
     found = validate(Plugins.load([]), config)
     assert found.error_count == 2
     assert "hunter2" not in str(found.as_json()) + found.text()
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("PostgresSink", "connection.url"),
+        ("JdbcSink", "connection.driver"),
+        ("FileSource", "value.converter"),
+        ("FileSource", "transforms"),
+        ("FileSource", "predicates"),
+    ],
+)
+def test_no_answer_of_a_validation_has_the_value_of_a_reference(
+    monkeypatch: pytest.MonkeyPatch, kind: str, key: str
+) -> None:
+    """Or whoever may validate a config reads the variables and files of the worker."""
+    monkeypatch.setenv("ADDRESS", "hunter2,hunter3")
+    config = {"name": "c", "connector.class": kind, "topics": "t", "topic": "t", "file": "/tmp/in"}
+    config |= {"connection.url": "jdbc:sqlite:/tmp/nowhere/x.db", key: "${env::ADDRESS}"}
+    found = validate(Plugins.load([]), config)
+    assert found.error_count
+    assert "hunter" not in str(found.as_json()) + found.text()
+    assert "${env::ADDRESS}" in found.text()
+
+
+def test_a_trace_has_references_in_place_of_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("URL", "postgresql://ann:hunter2@db.example:5432/shop")
+    config = {"connection.url": "${env::URL}", "table": "shop", "port": "5432", "other": "${env::NO_SUCH}"}
+    text = "OperationalError: cannot reach db.example:5432 as ann for shop (hunter2)"
+    assert without_values(text, config) == (
+        "OperationalError: cannot reach ${env::URL}:5432 as ann for shop (${env::URL})"
+    )
+    assert without_values(text, {"table": "shop"}) == text

@@ -142,7 +142,10 @@ def quorum(output_format: str, bootstrap: str) -> None:
     reports = session.run(bootstrap, command)
     answers = {node_id: each.report for node_id, each in reports.items() if each.report}
     if not answers:
-        raise Problem("no broker reports its health", "Apache Kafka has no such report")
+        raise Problem(
+            "no broker reports its health",
+            "that needs DESCRIBE on the cluster; Apache Kafka has no such report",
+        )
     servers = _servers(answers)
     if output_format == "json":
         print_json({"servers": servers, "brokers": _connections(answers)})

@@ -58,6 +58,7 @@ HINTS = {
     ErrorCode.topic_deletion_disabled: "the broker must be started with --set delete.topic.enable=true",
     ErrorCode.not_enough_replicas: "see the in-sync replicas: ottla topic describe {topic}",
     ErrorCode.unknown_topic_id: "it was deleted while it was being read: ottla topic list",
+    ErrorCode.security_disabled: "set one on every broker: authorizer.class.name, see docs/security-acls.md",
     ErrorCode.inconsistent_topic_id: "it was deleted and created again while it was being read",
 }
 

@@ -152,7 +152,7 @@ class DeleteAcl:
 
 
 @dataclass(frozen=True, slots=True)
-class Impossible:
+class UnsupportedChange:
     """A difference that cannot be removed this way."""
 
     what: str
@@ -167,7 +167,7 @@ class SpecPlan:
     """The changes in the order in which they are made, what is impossible, and what is left alone."""
 
     changes: tuple[Change, ...]
-    impossible: tuple[Impossible, ...]
+    impossible: tuple[UnsupportedChange, ...]
     unmanaged: tuple[Change, ...]
     """What `prune` would remove."""
 
@@ -179,24 +179,24 @@ def plan_changes(wanted: ClusterSpec, found: ClusterSpec, *, prune: bool = False
     return SpecPlan((*added, *removed), impossible, ()) if prune else SpecPlan(added, impossible, removed)
 
 
-def _impossible(wanted: ClusterSpec, found: ClusterSpec) -> Iterator[Impossible]:
+def _impossible(wanted: ClusterSpec, found: ClusterSpec) -> Iterator[UnsupportedChange]:
     for name, topic in (wanted.topics or {}).items():
         has = (found.topics or {}).get(name)
         if has is None:
             continue
         if topic.partitions is not None and topic.partitions < (has.partitions or 0):
-            yield Impossible(
+            yield UnsupportedChange(
                 f"topic {name}: {has.partitions} partitions cannot become {topic.partitions}",
                 f"write partitions: {has.partitions}, or delete the topic and its records first",
             )
         factor = topic.replication_factor
         if factor is not None and factor != has.replication_factor:
-            yield Impossible(
+            yield UnsupportedChange(
                 f"topic {name}: replication factor {has.replication_factor} is not {factor}",
                 f"move its replicas first:  ottla cluster reassign {name} -r {factor}",
             )
     if wanted.acls and found.acls is None:
-        yield Impossible(
+        yield UnsupportedChange(
             "acls: the cluster has no authorizer",
             "set authorizer.class.name on the brokers, or leave acls out",
         )

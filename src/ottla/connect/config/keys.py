@@ -133,8 +133,14 @@ def non_empty(name: str, value: Any) -> None:
         )
 
 
+MAX_NAME_BYTES = 1000
+"""Of a connector. The group protocol has 16 bits for a length: a longer name would stop all workers."""
+
+
 def name_check(name: str, value: str) -> None:
     """Check the name of a connector."""
+    if len(value.encode()) > MAX_NAME_BYTES:
+        raise WrongConfig(name, value[:20] + "...", f"a name has at most {MAX_NAME_BYTES} bytes")
     if not value or any(ord(each) < 32 or ord(each) == 127 for each in value):
         raise WrongConfig(name, value, "String may not contain control sequences and must be non-empty")
 

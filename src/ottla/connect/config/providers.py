@@ -68,3 +68,31 @@ def resolve_text(text: str) -> str:
         return match.group(0) if provider is None else provider(match.group(2) or "", match.group(3))
 
     return PATTERN.sub(value, text) if isinstance(text, str) and "${" in text else text
+
+
+MIN_SECRET = 4
+"""Shorter values are no secrets, and would be found in any text."""
+_PIECES = re.compile(r"[\s,;/:@?&=\"']+")
+
+
+def without_values(text: str, config: Mapping[str, str | None]) -> str:
+    """Return a text for answers and logs, in which the values of a config's references are references again.
+
+    Also their pieces: an error may name the host of an address only. What the config has in plain text is
+    not looked for.
+    """
+    given = [each for each in config.values() if isinstance(each, str)]
+    plain = {piece for each in given if not has_reference(each) for piece in (each, *_PIECES.split(each))}
+    found: dict[str, str] = {}
+    for match in {match.group(0): match for each in given for match in PATTERN.finditer(each)}.values():
+        try:
+            value = resolve_text(match.group(0))
+        except ConnectError:
+            continue
+        for piece in (value, value.strip(), *_PIECES.split(value)):
+            if len(piece) >= MIN_SECRET and piece not in plain and value != match.group(0):
+                found.setdefault(piece, match.group(0))
+    if not found:
+        return text
+    longest_first = sorted(found, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest_first)), lambda match: found[match.group(0)], text)

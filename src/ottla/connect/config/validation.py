@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.connect.config.common_keys import SINK_KEYS, SOURCE_KEYS, TRANSFORM_KEYS
 from ottla.connect.config.keys import CLASS, HIGH, PASSWORD, REQUIRED, ConfigKey, MissingConfig, shown
-from ottla.connect.config.providers import has_reference, resolve_text
+from ottla.connect.config.providers import has_reference, resolve_text, without_values
 from ottla.connect.errors import ConnectError, WrongConfig
 from ottla.connect.plugins import CONVERTERS, HEADERS, Plugins
 from ottla.connect.sdk import SOURCE, Connector
@@ -107,6 +107,17 @@ class Validation:
         """How many errors there are."""
         return sum(len(each.errors) for each in self.results.values())
 
+    def hide_references(self) -> None:
+        """Put references in place of their values, in errors and in the names that were made of them."""
+        for name, each in list(self.results.items()):
+            each.errors = [without_values(text, self.config) for text in each.errors]
+            if (shown_name := without_values(name, self.config)) != name:
+                each.key = replace(
+                    each.key, name=shown_name, group=without_values(each.key.group or "", self.config)
+                )
+                del self.results[name]
+                self.results[shown_name] = each
+
     def as_json(self) -> dict[str, Any]:
         """Return the body of the answer."""
         groups = dict.fromkeys(each.key.group for each in self.results.values() if each.key.group)
@@ -152,6 +163,7 @@ def validate(plugins: Plugins, config: Mapping[str, str | None]) -> Validation:
         found.results[key.name].recommended += kind.recommended(key.name, given)
     if not found.error_count:
         _check_whole(found, kind, given)
+    found.hide_references()
     return found
 
 

@@ -36,13 +36,25 @@ def dsn_of(config: Mapping[str, Any]) -> str:
     return make_conninfo(url, **{key: value for key, value in more.items() if value})
 
 
+FORMS = {
+    "client_encoding": "UTF8",
+    "TimeZone": "UTC",
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+}
+"""What the texts of values depend on: servers, databases and users may have other defaults."""
+SET_FORMS = "SELECT " + ", ".join(f"set_config('{name}', '{each}', false)" for name, each in FORMS.items())
+
+
 def connect(dsn: str, *, autocommit: bool = False) -> Any:
     """Connect; raise RetriableError if PostgreSQL cannot be reached now."""
     import psycopg
 
     try:
         connection = psycopg.connect(dsn, autocommit=autocommit)
-        connection.execute("SET TIME ZONE 'UTC'")
+        connection.execute(SET_FORMS)
         if not autocommit:
             connection.commit()
     except psycopg.OperationalError as error:
@@ -172,18 +184,38 @@ def primary_key(connection: Any, table: str) -> list[str]:
 
 
 def tables_like(connection: Any, patterns: Sequence[str]) -> list[str]:
-    """Return the tables (schema.name) that some patterns match; no patterns: all tables."""
+    """Return the tables (schema.name) that some patterns match; no patterns: all tables.
+
+    Partitions are left out if a table is there that they belong to.
+    """
     import re
 
     rows = connection.execute(
-        "SELECT schemaname, tablename FROM pg_tables "
-        "WHERE schemaname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2"
+        "SELECT n.nspname || '.' || c.relname, c.relname, ARRAY("
+        "SELECT s.nspname || '.' || p.relname FROM pg_partition_ancestors(c.oid) a "
+        "JOIN pg_class p ON p.oid = a.relid JOIN pg_namespace s ON s.oid = p.relnamespace "
+        "WHERE p.oid <> c.oid) "
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' "
+        "AND n.nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY n.nspname, c.relname"
     ).fetchall()
-    names = [f"{schema}.{table}" for schema, table in rows if table not in OWN_TABLES]
-    if not patterns:
-        return names
     wanted = [re.compile(full_name(each) if "\\" not in each else each) for each in patterns]
-    return [each for each in names if any(one.fullmatch(each) for one in wanted)]
+    found = {
+        name: ancestors
+        for name, table, ancestors in rows
+        if table not in OWN_TABLES and (not wanted or any(one.fullmatch(name) for one in wanted))
+    }
+    return [name for name, ancestors in found.items() if not found.keys() & set(ancestors)]
+
+
+def partitioned(connection: Any, tables: Sequence[str]) -> list[str]:
+    """Return which tables have partitions."""
+    rows = connection.execute(
+        "SELECT name FROM unnest(%s::text[], %s::text[]) AS t (name, quoted) "
+        "JOIN pg_class c ON c.oid = quoted::regclass WHERE c.relkind = 'p' ORDER BY 1",
+        (list(tables), [table_name(each) for each in tables]),
+    ).fetchall()
+    return [row[0] for row in rows]
 
 
 OWN_TABLES = ("ottla_batches", "ottla_connect_offsets")

@@ -34,6 +34,7 @@ from ottla.connect.connectors.postgres import (
     check_connection,
     connect,
     dsn_of,
+    partitioned,
     primary_key,
     quoted,
     table_name,
@@ -49,6 +50,8 @@ NAME = re.compile(r"[a-z0-9_]{1,63}")
 PLAIN = re.compile(r"\w+\.\w+")
 QUIET_ADVANCE_BYTES = 16 * 1024 * 1024
 WAIT_S = 0.1
+BY_ROOT = "publish_via_partition_root = true"
+"""Changes of partitions are those of the table that the snapshot reads."""
 
 log = logging.getLogger(__name__)
 
@@ -230,16 +233,21 @@ class CdcReader(SourceReader):
     def _publish(self, connection: Any, tables: Sequence[str]) -> None:
         name = self.settings["publication.name"]
         found = connection.execute(
-            "SELECT puballtables FROM pg_publication WHERE pubname = %s", (name,)
+            "SELECT pubviaroot FROM pg_publication WHERE pubname = %s", (name,)
         ).fetchone()
         if found is None:
             if not self.settings["table.include.list"]:
-                connection.execute(f"CREATE PUBLICATION {quoted(name)} FOR ALL TABLES")
+                what = "ALL TABLES"
             elif tables:
-                names = ", ".join(map(table_name, tables))
-                connection.execute(f"CREATE PUBLICATION {quoted(name)} FOR TABLE {names}")
+                what = f"TABLE {', '.join(map(table_name, tables))}"
             else:
                 raise ConnectError("table.include.list: there is no such table")
+            connection.execute(f"CREATE PUBLICATION {quoted(name)} FOR {what} WITH ({BY_ROOT})")
+        elif not found[0] and (split := partitioned(connection, tables)):
+            raise ConnectError(
+                f"{split[0]} is partitioned, and {name} publishes its partitions as tables of their own: "
+                f"ALTER PUBLICATION {name} SET ({BY_ROOT})"
+            )
 
     def _open_snapshot(self) -> str:
         """Hold one view of the database for all ranges; return which transactions it shows."""

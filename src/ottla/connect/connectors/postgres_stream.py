@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.common.clock import SystemClock
 from ottla.connect.connectors.pgoutput import COMMIT, RELATION, commit_end
-from ottla.connect.connectors.postgres import quoted
+from ottla.connect.connectors.postgres import SET_FORMS, quoted
 
 Row = tuple[int, int, bytes]
 """Position, transaction and message."""
@@ -46,6 +46,7 @@ class ChangeStream:
         self._said_ms = self._clock.mono_ms()
         if self._connection.status != pq.ConnStatus.OK:
             raise CannotStream(self._reason())
+        self._connection.exec_(SET_FORMS.encode())
         start = f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {after >> 32:X}/{after & 0xFFFFFFFF:X}"
         names = quoted(publication).replace("'", "''")
         result = self._connection.exec_(f"{start} (proto_version '1', publication_names '{names}')".encode())

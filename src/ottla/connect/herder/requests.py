@@ -8,8 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ottla.client.admin.groups import Groups
 from ottla.common.ids import TopicPartition
@@ -31,6 +34,7 @@ from ottla.connect.herder.cluster_state import (
 from ottla.connect.herder.herder import Herder
 from ottla.connect.herder.statuses import FAILED, RESTARTING, Status, topic_key
 from ottla.connect.sdk import SOURCE
+from ottla.spark.checkpoint_lock import LOCK_FILE, CheckpointInUse, CheckpointLock
 
 REBALANCING = (
     "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway."
@@ -39,7 +43,11 @@ STOP_FIRST = (
     "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
     "specified connector by issuing a 'PUT' request to the '/connectors/{}/stop' endpoint"
 )
+STILL_ENDING = (
+    "The tasks of connector {} have not stopped completely yet. This operation can be safely retried."
+)
 SETTLE_WAIT_S = 10.0
+END_WAIT_S = 30.0
 VALIDATE_WAIT_S = 30.0
 
 
@@ -48,6 +56,14 @@ class Requests:
 
     def __init__(self, herder: Herder) -> None:
         self.herder = herder
+        self._changes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def _alone(self, name: str) -> AsyncIterator[None]:
+        """Have the changes of a connector one after the other: each reads what it changes."""
+        lock = self._changes.setdefault(name, asyncio.Lock())
+        async with lock:
+            yield
 
     async def settle(self) -> None:
         """Wait briefly for the end of a rebalance; raise 409 if it does not end."""
@@ -136,6 +152,12 @@ class Requests:
     ) -> tuple[bool, dict[str, Any]]:
         """Create or change a connector; return whether it is new, and what to answer."""
         await self.settle()
+        async with self._alone(name):
+            return await self._put(name, config, replace=replace, target=target)
+
+    async def _put(
+        self, name: str, config: dict[str, str], *, replace: bool, target: str | None = None
+    ) -> tuple[bool, dict[str, Any]]:
         stored = self.herder.state.connectors.get(name)
         if not config.get("connector.class"):
             raise bad_request(
@@ -161,28 +183,33 @@ class Requests:
 
     async def patch(self, name: str, changes: Mapping[str, str | None]) -> dict[str, Any]:
         """Change some keys of a connector; null removes one."""
-        merged: dict[str, str | None] = {**masked(self.herder.plugins, self._known(name)), **changes}
-        config = {key: value for key, value in merged.items() if value is not None}
-        _, info = await self.put(name, config, replace=True)
+        await self.settle()
+        async with self._alone(name):
+            merged: dict[str, str | None] = {**masked(self.herder.plugins, self._known(name)), **changes}
+            config = {key: value for key, value in merged.items() if value is not None}
+            _, info = await self._put(name, config, replace=True)
         return info
 
     async def delete(self, name: str) -> None:
         """Delete a connector."""
         await self.settle()
-        self._known(name)
-        await self.herder.configs.put([(connector_key(name), None), (target_key(name), None)])
+        async with self._alone(name):
+            self._known(name)
+            await self.herder.configs.put([(connector_key(name), None), (target_key(name), None)])
 
     async def set_target(self, name: str, target: str) -> None:
         """Pause or resume a connector."""
-        self._known(name, "Unknown connector {}")
-        await self.herder.configs.put([(target_key(name), target_value(target))])
+        async with self._alone(name):
+            self._known(name, "Unknown connector {}")
+            await self.herder.configs.put([(target_key(name), target_value(target))])
 
     async def stop(self, name: str) -> None:
         """Stop a connector: it has no tasks any more."""
         await self.settle()
-        self._known(name, "Unknown connector {}")
-        await self.herder.planner.write_tasks(name, [])
-        await self.herder.configs.put([(target_key(name), target_value(STOPPED))])
+        async with self._alone(name):
+            self._known(name, "Unknown connector {}")
+            await self.herder.planner.write_tasks(name, [])
+            await self.herder.configs.put([(target_key(name), target_value(STOPPED))])
 
     async def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> dict[str, Any] | None:
         """Restart a connector; return the states that follow, unless only the connector is restarted."""
@@ -249,11 +276,19 @@ class Requests:
         config = self.herder.state.connectors[name]
         return config.get("consumer.override.group.id") or f"connect-{name}"
 
-    def _check_stopped(self, name: str) -> None:
+    async def _check_stopped(self, name: str) -> None:
+        """Wait until the tasks have ended: they store their last offsets then."""
         self._known(name)
         state = self.herder.state
         if state.targets.get(name) != STOPPED or state.tasks.get(name):
             raise bad_request(STOP_FIRST.format(name))
+        folder = self.herder.options.checkpoints_of(name)
+        try:
+            async with asyncio.timeout(END_WAIT_S):
+                await self.herder.runner.until_ended(name)
+            await asyncio.to_thread(wait_until_unused, folder, END_WAIT_S)
+        except (TimeoutError, CheckpointInUse):
+            raise internal(STILL_ENDING.format(name)) from None
 
     async def alter_offsets(self, name: str, given: Any) -> dict[str, str]:
         """Set offsets of a stopped connector."""
@@ -263,29 +298,31 @@ class Requests:
             if not isinstance(each, dict) or not isinstance(each.get("partition"), dict):
                 raise bad_request("each of the offsets needs a partition and an offset")
         await self.settle()
-        self._check_stopped(name)
         pairs = [(each["partition"], each.get("offset")) for each in given["offsets"]]
-        if self.kind_of(name) == SOURCE:
-            await self._alter_source(name, pairs)
-        else:
-            await self._alter_sink(name, pairs)
-        self._drop_checkpoints(name)
+        async with self._alone(name):
+            await self._check_stopped(name)
+            if self.kind_of(name) == SOURCE:
+                await self._alter_source(name, pairs)
+            else:
+                await self._alter_sink(name, pairs)
+            self._drop_checkpoints(name)
         return {"message": "The offsets for this connector have been altered successfully"}
 
     async def reset_offsets(self, name: str) -> dict[str, str]:
         """Delete the offsets of a stopped connector: it starts from the beginning."""
         await self.settle()
-        self._check_stopped(name)
-        if self.kind_of(name) == SOURCE:
-            await self.herder.offset_table.read_to_end()
-            pairs = [(json.loads(each), None) for each in self.herder.offsets.get(name, {})]
-            await self._alter_source(name, pairs)
-        else:
-            groups = Groups(self.herder.cluster)
-            committed = await groups.committed(self._group(name))
-            if committed:
-                await groups.delete_offsets(self._group(name), list(committed))
-        self._drop_checkpoints(name)
+        async with self._alone(name):
+            await self._check_stopped(name)
+            if self.kind_of(name) == SOURCE:
+                await self.herder.offset_table.read_to_end()
+                pairs = [(json.loads(each), None) for each in self.herder.offsets.get(name, {})]
+                await self._alter_source(name, pairs)
+            else:
+                groups = Groups(self.herder.cluster)
+                committed = await groups.committed(self._group(name))
+                if committed:
+                    await groups.delete_offsets(self._group(name), list(committed))
+            self._drop_checkpoints(name)
         return {"message": "The offsets for this connector have been reset successfully"}
 
     async def _alter_source(self, name: str, pairs: list[tuple[dict[str, Any], Any]]) -> None:
@@ -326,6 +363,14 @@ class Requests:
     def _drop_checkpoints(self, name: str) -> None:
         """Have the next start of the connector begin at the offsets that were set."""
         shutil.rmtree(self.herder.options.checkpoints_of(name), ignore_errors=True)
+
+
+def wait_until_unused(folder: Path, wait_s: float) -> None:
+    """Wait until no worker runs a query on a checkpoint of a connector; or raise CheckpointInUse."""
+    for each in folder.glob(f"*/{LOCK_FILE}"):
+        lock = CheckpointLock(each.parent)
+        lock.acquire(wait_s)
+        lock.release()
 
 
 def _sink_place(partition: dict[str, Any]) -> TopicPartition:

@@ -16,7 +16,7 @@ from ottla.client import ClientError, KafkaError
 from ottla.client.admin.groups import Groups
 from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
-from ottla.connect.config.providers import resolve
+from ottla.connect.config.providers import resolve, without_values
 from ottla.connect.errors import ConnectError
 from ottla.connect.group.protocol import CONNECTOR, TaskId
 from ottla.connect.herder.cluster_state import STOPPED, Config, commit_key, task_key
@@ -91,7 +91,8 @@ class TaskPlanner:
             if not isinstance(error, ConnectError):
                 log.exception("%s: its tasks cannot be planned", name)
             self._broken.add(name)
-            herder.runner.put_status(what, FAILED, f"{type(error).__name__}: {error}")
+            text = without_values(f"{type(error).__name__}: {error}", herder.state.connectors.get(name, {}))
+            herder.runner.put_status(what, FAILED, text)
 
     async def _tasks(self, name: str) -> list[Config]:
         """Return the configs of a connector's tasks; none while it is stopped."""
@@ -164,7 +165,7 @@ class TaskPlanner:
         if options is None:
             return self._herder.cluster
         if self._admin_cluster is None:
-            cluster = Cluster(options=options, is_patient=True)
+            cluster = Cluster(options=options, waits_for_brokers=True)
             await cluster.start()
             self._admin_cluster = cluster
         return self._admin_cluster

@@ -18,7 +18,8 @@ from ottla.client import ClientError, KafkaError
 from ottla.client.admin.groups import Groups
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
-from ottla.connect.config.providers import resolve
+from ottla.connect.config.providers import resolve, without_values
+from ottla.connect.config.secrets import without_parts
 from ottla.connect.engine.spec import TaskSpec
 from ottla.connect.engine.supervisor import EngineSupervisor
 from ottla.connect.errors import ConnectError, RetriableError
@@ -87,6 +88,7 @@ class TaskRunner:
         self._stopped = asyncio.Condition()
         self._records: asyncio.Queue[tuple[TopicTable, str, Any]] = asyncio.Queue()
         self._background: set[asyncio.Task[Any]] = set()
+        self._commits: set[asyncio.Task[Any]] = set()
 
     def start(self) -> None:
         """Begin to work."""
@@ -107,10 +109,12 @@ class TaskRunner:
             each.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Any, among: set[asyncio.Task[Any]] | None = None) -> None:
         task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        for each in (self._background, among):
+            if each is not None:
+                each.add(task)
+                task.add_done_callback(each.discard)
 
     def wake(self) -> None:
         """Look again at what should run."""
@@ -128,6 +132,12 @@ class TaskRunner:
                     )
                 )
             )
+
+    async def until_ended(self, name: str) -> None:
+        """Wait until no task of a connector runs here, and what they have reported is stored."""
+        await self.until_stopped({each for each in self._running if each.connector == name})
+        await self._records.join()
+        await asyncio.gather(*self._commits)
 
     @property
     def running(self) -> dict[TaskId, RunningTask]:
@@ -337,6 +347,7 @@ class TaskRunner:
 
     def _failed(self, what: TaskId, task: RunningTask, trace: str, retriable: bool) -> None:
         most = self._herder.options.number("task.restart.max", MAX_RESTARTS)
+        trace = without_parts(without_values(trace, task.config))
         counters = self.counters[what]
         counters.failures += 1
         counters.last_error = trace.strip().splitlines()[-1] if trace.strip() else trace
@@ -360,7 +371,7 @@ class TaskRunner:
         if kind.kind == SOURCE:
             self._keep_offsets(what.connector, offsets)
         else:
-            self._spawn(self._commit(what, task, offsets))
+            self._spawn(self._commit(what, task, offsets), self._commits)
         self._keep_topics(what, kind.kind, task, offsets)
 
     def _keep_offsets(self, name: str, offsets: dict[str, Any]) -> None:
