@@ -73,7 +73,7 @@ CASES = [
         "error: invalid value for '--set' / '--config': 'novalue' is not key=value\n"
         "  see:  ottla topic create --help  (OTTLA-E501)\n",
     ),
-    ("produce a/b x", FAILURE, f"error: a/b: the topic name is not allowed (invalid_topic_exception){NAME}"),
+    ("produce a/b x", FAILURE, f"error: a/b: the topic name is not allowed (INVALID_TOPIC_EXCEPTION){NAME}"),
     (
         "produce orders x --partition 99",
         FAILURE,
