@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ottla.cli.cluster.balance import SAMPLE_S, measured
-from ottla.cli.cluster.maintenance import in_maintenance, set_maintenance
+from ottla.cli.cluster.maintenance import check_broker, in_maintenance, set_maintenance
 from ottla.cli.cluster.plans import begin, check_leaders, execute, parse_rate, plan_moves, show, watch
 from ottla.cli.cluster.view import moves_as_json, print_plan
 from ottla.cli.support import session
@@ -173,9 +173,7 @@ def decommission(
     async def command(connected: Cluster) -> None:
         admin = ClusterAdmin(connected)
         info = await admin.describe()
-        if broker not in info.brokers:
-            known = ", ".join(map(str, info.brokers))
-            raise Problem(f"there is no broker {broker}", f"the brokers are {known}")
+        check_broker(info, broker)
         held = [at for at in info.partitions if broker in info.target(at)]
         changes: Plan = {}
         if held:

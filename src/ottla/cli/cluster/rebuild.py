@@ -270,7 +270,7 @@ def _write_scan(file: Path, surveys: list[DirectorySurvey], copies: list[Backup]
         "copies": [encode_backup(each).decode() for each in copies],
     }
     write_private(file, json.dumps(document).encode())
-    brokers = ", ".join(str(each.node_id) for each in surveys)
+    brokers = ", ".join(map(str, sorted({each.node_id for each in surveys})))
     replicas = sum(len(each.replicas) for each in surveys)
     echo_err(f"{file}: broker {brokers}, {count(replicas, 'replica')}")
 
