@@ -105,6 +105,13 @@ def test_records_that_were_not_delivered_in_time_have_the_code_of_the_reason(cau
     assert no_response(caused(TimedOut("1 record not delivered within 120000 ms"), cause)).kind.code == code
 
 
+def test_one_of_several_brokers_that_does_not_answer_is_named():
+    """`ottla topic create` said that there is no broker, and to start one, while the controller was dying."""
+    problem = no_response(BrokerUnreachable([Address("h", 1)], "connection refused", node_id=2))
+    assert problem.message == "broker 2 at h:1 does not answer: connection refused"
+    assert "see what is missing:  ottla cluster health" in problem.hints
+
+
 def test_a_name_alone_is_no_message():
     """`ottla cluster backup` said `error: billing` while the group's coordinator could not be reached."""
     assert error_response(error_for(15, "billing")).message.startswith("billing: ")

@@ -242,6 +242,13 @@ def _unreachable(error: BrokerUnreachable) -> Problem:
             "if it is down, start it again; see what is missing:  ottla cluster health",
             kind=ADVERTISED,
         )
+    if error.node_id is not None:
+        return Problem(
+            f"broker {error.node_id} at {where} does not answer: {error.reason}",
+            "see what is missing:  ottla cluster health",
+            "if it was the controller, another broker is elected within seconds: try again",
+            kind=NO_BROKER,
+        )
     hints = [f"use another one with -b HOST:PORT or {BOOTSTRAP_VARIABLE}"]
     if any(_is_local(address) for address in error.addresses):
         hints.insert(0, "start one with: ottla serve")
