@@ -99,6 +99,10 @@ def test_what_differs_is_reported_and_changed_only_when_asked(
     image = old.broker(1).cluster.image
     assert image.topic_overrides("orders")["retention.ms"] == "60000"
     assert len(image.topics["orders"].partitions) == 4
+    ottla(old, "topic", "delete", "orders", "--yes")
+    ottla(old, "cluster", "restore", file, "-y")
+    err = ottla(old, "cluster", "restore", file, "-y")[2]
+    assert "1 difference left alone; they cannot be changed" in err  # the id
 
 
 def test_a_file_that_was_changed_is_refused(old: LocalCluster, ottla: Cli, tmp_path: Path) -> None:

@@ -137,7 +137,9 @@ def _conclude(outcomes: list[Outcome], dry_run: bool, overwrite: bool) -> None:
     times = Counter(each.action for each in outcomes)
     changes = times["created"] + times["changed"]
     if times["differs"]:
-        how = "they cannot be changed" if overwrite else "to change them: --overwrite"
+        kinds = {each.kind for each in outcomes if each.action == "differs"}
+        is_fixed = overwrite or kinds == {"topic"}  # the id of a topic is for ever
+        how = "they cannot be changed" if is_fixed else "to change them: --overwrite"
         echo_err(f"{count(times['differs'], 'difference')} left alone; {how}")
     if times["failed"]:
         failed = [f"{each.kind} {each.name}: {each.detail}" for each in outcomes if each.action == "failed"]
