@@ -204,13 +204,14 @@ async def _empty(
     connected: Cluster, info: ClusterInfo, changes: Plan, rate: int | None, broker: int, yes: bool
 ) -> None:
     """Put a broker in maintenance, so that nothing new is placed there, and move its replicas."""
-    if broker in info.alive:
+    is_begun = broker in info.alive and broker not in await in_maintenance(connected, info)
+    if is_begun:
         await set_maintenance(connected, broker, is_on=True)
     try:
         if changes:
             await execute(connected, info, changes, rate, dry_run=False, yes=yes, wait=True)
-    except click.Abort:
-        if broker in info.alive:
+    except (click.Abort, click.UsageError):  # the operator did not confirm
+        if is_begun:
             await set_maintenance(connected, broker, is_on=False)
         raise
 
