@@ -73,7 +73,7 @@ CASES = [
         "error: invalid value for '--set' / '--config': 'novalue' is not key=value\n"
         "  see:  ottla topic create --help  (OTTLA-E501)\n",
     ),
-    ("produce a/b x", FAILURE, f"error: a/b: the topic name is not allowed (invalid_topic_exception){NAME}"),
+    ("produce a/b x", FAILURE, f"error: a/b: the topic name is not allowed (INVALID_TOPIC_EXCEPTION){NAME}"),
     (
         "produce orders x --partition 99",
         FAILURE,
@@ -200,6 +200,34 @@ CASES = [
         USAGE,
         "error: no such option '-b'\n  options follow the command:  ottla topic list -b HOST:PORT\n"
         "  see:  ottla --help  (OTTLA-E501)\n",
+    ),
+    (
+        "consume orders -n abc",
+        USAGE,
+        "error: invalid value for '-n' / '--max-messages': 'abc' is not a whole number\n"
+        "  see:  ottla consume --help  (OTTLA-E501)\n",
+    ),
+    (
+        "cluster health --wait soon",
+        USAGE,
+        "error: invalid value for '--wait': 'soon' is not a number\n"
+        "  see:  ottla cluster health --help  (OTTLA-E501)\n",
+    ),
+    (
+        "cluster reassign orders --to",
+        USAGE,
+        "error: option '--to' requires an argument\n  see:  ottla cluster reassign --help  (OTTLA-E501)\n",
+    ),
+    ("log dump {folder}/nope", FAILURE, "error: there is no file {folder}/nope\n"),
+    (
+        "cluster decommission 9",
+        FAILURE,
+        "error: there is no broker 9\n  the brokers are 1\n",
+    ),
+    (
+        "cluster move-replicas 9 orders --to {folder}",
+        FAILURE,
+        "error: there is no broker 9\n  the brokers are 1\n",
     ),
     ("explain OTTLA-nope", FAILURE, "error: there is no code 'OTTLA-nope'\n  list them:  ottla explain\n"),
 ]

@@ -110,6 +110,8 @@ def test_an_export_tells_which_brokers_it_lacks_and_where_it_cannot_be_written(
     code, out, err = ottla(first, "cluster", "export")
     assert (code, "log.retention.ms" in out) == (0, True)
     assert "broker 2 does not answer: its own dynamic configs are not in the file" in err
+    code, out, err = ottla(first, "cluster", "describe-log-dirs")
+    assert (code, "broker-1" in out, "broker 2" in err) == (0, True, True)
     code, _, err = ottla(first, "cluster", "export", "-o", str(tmp_path / "absent" / "cluster.yaml"))
     assert (code, "cannot be written: No such file or directory" in err) == (1, True)
 

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.integration.test_cluster_apply import SECURE, Cli
 
 from ottla.cli.main import run
+from ottla.metadata.store import VersionConflict
 from ottla.testing.local_cluster import LocalCluster
 
 
@@ -98,6 +99,10 @@ def test_what_differs_is_reported_and_changed_only_when_asked(
     image = old.broker(1).cluster.image
     assert image.topic_overrides("orders")["retention.ms"] == "60000"
     assert len(image.topics["orders"].partitions) == 4
+    ottla(old, "topic", "delete", "orders", "--yes")
+    ottla(old, "cluster", "restore", file, "-y")
+    err = ottla(old, "cluster", "restore", file, "-y")[2]
+    assert "1 difference left alone; they cannot be changed" in err  # the id
 
 
 def test_a_file_that_was_changed_is_refused(old: LocalCluster, ottla: Cli, tmp_path: Path) -> None:
@@ -143,6 +148,28 @@ def test_a_rebuild_is_planned_from_the_directories_of_stopped_brokers(
         (Path(each) / "cluster-metadata.backup").unlink()
     plan = json.loads(rebuild(*data, "--dry-run")[1])
     assert plan["added"] == ["__consumer_offsets", "orders"]
+
+
+def test_a_rebuild_counts_brokers_and_disks_and_tells_that_it_was_done_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LocalCluster(2, folder=tmp_path, directories=2) as cluster:
+        cluster.create_topic("orders")
+        data = [str(each) for node_id in (1, 2) for each in cluster.directories_of(node_id)]
+
+    class Written:
+        async def open(self) -> None: ...
+
+        async def close(self) -> None: ...
+
+        async def replace_log(self, version: int, *_: object, **__: object) -> None:
+            raise VersionConflict(f"the log is at version {version}, not before {version}")
+
+    monkeypatch.setattr("ottla.metadata.zookeeper.store.ZooKeeperStore", lambda _: Written())
+    assert run(["cluster", "rebuild", *data, "--zookeeper", "127.0.0.1:1", "--yes"]) == 1
+    shown = capsys.readouterr()
+    assert "2 brokers (4 log directories): 1, 2\n" in shown.out
+    assert "Then start the brokers" in shown.err
 
 
 def test_a_broker_that_missed_the_deletion_does_not_bring_its_old_records_back(

@@ -266,6 +266,11 @@ def test_a_broker_is_taken_out(cluster: MemoryCluster, ottla: Ottla) -> None:
     code, out, err = ottla("cluster", "decommission", str(leaving), "--dry-run")
     assert code == 0
     assert out.count("orders") >= 2
+    assert "use --yes" in ottla("cluster", "decommission", str(leaving))[2]
+    assert leaving not in cluster.image.in_maintenance
+    ottla("cluster", "maintenance", "start", str(leaving))
+    assert "use --yes" in ottla("cluster", "decommission", str(leaving))[2]
+    assert leaving in cluster.image.in_maintenance, "it was before"
     code, _, err = ottla("cluster", "decommission", str(leaving), "-y")
     assert (code, "has no partitions left" in err) == (0, True), err
     cluster.wait_until_in_sync()

@@ -19,9 +19,11 @@ from ottla.cli.cluster import command as cluster_command
 from ottla.cli.cluster import move_replicas
 from ottla.cli.main import run
 from ottla.client import Admin
+from ottla.client.errors import ConnectionLost
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import LogDirNotFound, ReplicaNotAvailable
 from ottla.testing.local_cluster import LocalCluster
+from ottla.wire.address import Address
 
 LOADED = (cluster_command, move_replicas)
 """Imported before there is another thread: pytest's rewriting of modules is not safe beside one."""
@@ -135,6 +137,21 @@ def test_the_command_moves_and_waits(two_disks: LocalCluster, capsys: pytest.Cap
     assert run(["cluster", "describe-log-dirs", *to]) == 0
     assert second in capsys.readouterr().out
     assert values(two_disks, "by-hand") == {each: [str(n) for n in range(50)] for each in range(2)}
+
+
+def test_the_command_says_that_a_broker_that_dies_continues_the_move_later(
+    two_disks: LocalCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dead(*_: object) -> dict[int, Any]:
+        raise ConnectionLost(Address("127.0.0.1", 1), "connection refused")
+
+    two_disks.create_topic("by-hand", 2)
+    monkeypatch.setattr(move_replicas, "describe_log_dirs", dead)
+    to = ["--to", str(two_disks.directories_of(1)[1]), "-b", two_disks.bootstrap_servers]
+    assert run(["cluster", "move-replicas", "1", "by-hand", *to]) == 1
+    said = capsys.readouterr().err
+    assert "broker 1 does not answer any more: " in said
+    assert "start it, and it continues; to see how far it is:  ottla cluster describe-log-dirs 1" in said
 
 
 def test_a_full_disk_among_others_is_named_and_the_broker_stays_ready(

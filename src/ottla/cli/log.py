@@ -227,12 +227,12 @@ def _reports(file: Path, deep: bool) -> Iterator[Report]:
 
     if file.is_dir():
         raise Problem(f"{file} is a directory: name a file in it", *_names_in(file))
+    if not file.exists():
+        raise Problem(f"there is no file {file}", *_near(file))
     try:
         yield from _check_is_segment(file, read(file, deep=deep))
     except NotALogFile as error:
         raise Problem(str(error), *_names_in(file.parent)) from None
-    except FileNotFoundError:
-        raise Problem(f"there is no file {file}", *_near(file)) from None
     except OSError as error:
         raise Problem(f"cannot read {file}: {error.strerror}") from None
 
@@ -256,7 +256,8 @@ def _check_is_segment(file: Path, reports: Iterator[Report]) -> Iterator[Report]
 
 def _names_in(directory: Path) -> list[str]:
     """Return hints that name the log files of a directory."""
-    names = sorted(each for pattern in ("*.log", "*/*.log") for each in directory.glob(pattern))
+    found = (each for pattern in ("*.log", "*/*.log") for each in directory.glob(pattern))
+    names = sorted(each for each in found if each.stem.isdigit())
     hints = [f"ottla log dump {each}" for each in names[:3]]
     return ["for example:", *(f"  {each}" for each in hints)] if hints else []
 

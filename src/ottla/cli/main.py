@@ -135,6 +135,21 @@ def main(args: Sequence[str] | None = None) -> None:
     sys.exit(run(sys.argv[1:] if args is None else args))
 
 
+def _command_path(args: Sequence[str]) -> str:
+    """Return the command that was typed, without its options and arguments."""
+    command: click.Command = ottla
+    names = ["ottla"]
+    for word in args:
+        if not isinstance(command, click.Group):
+            break
+        below = command.get_command(click.Context(command), word)
+        if below is None:
+            break
+        command = below
+        names.append(word)
+    return " ".join(names)
+
+
 def run(args: Sequence[str]) -> int:
     """Run the command line and return its exit code."""
     try:
@@ -144,7 +159,7 @@ def run(args: Sequence[str]) -> int:
         error.show()
         return 0
     except click.UsageError as error:
-        show_usage(error)
+        show_usage(error, _command_path(args))
         return error.exit_code
     except click.ClickException as error:
         error.show()

@@ -201,7 +201,9 @@ class Cluster:
         except BrokerUnreachable as failure:
             self.metadata.are_brokers_stale = True
             if address in self.bootstrap:
-                raise
+                if len(self.brokers) == 1:
+                    raise
+                raise BrokerUnreachable([address], failure.reason, node_id=node_id) from None
             raise BrokerUnreachable([address], failure.reason, advertised_by=f"broker {node_id}") from None
 
     def open_connection(self, node_id: int) -> Connection | None:

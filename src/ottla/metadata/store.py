@@ -50,7 +50,7 @@ class StoreUnavailable(MetadataError):
 class StoreRolledBack(MetadataError):
     """The store has an older state, or another history, than this broker has applied.
 
-    ZooKeeper was restored from an older snapshot, or emptied it. To follow it would undo acknowledged
+    ZooKeeper was restored from an older snapshot, or emptied. To follow it would undo acknowledged
     changes on some brokers and not on others.
     """
 

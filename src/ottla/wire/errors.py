@@ -30,13 +30,20 @@ class BrokerUnreachable(ClientError):
     """No connection to a broker can be opened."""
 
     def __init__(
-        self, addresses: Sequence[Address], reason: str, *, advertised_by: str | None = None
+        self,
+        addresses: Sequence[Address],
+        reason: str,
+        *,
+        advertised_by: str | None = None,
+        node_id: int | None = None,
     ) -> None:
         super().__init__(f"no broker at {', '.join(map(str, addresses))}: {reason}")
         self.addresses = tuple(addresses)
         self.reason = reason
         self.advertised_by = advertised_by
         """The broker that advertises this address; None for addresses that the user gave."""
+        self.node_id = node_id
+        """The broker, if it is one of several that are known: others may answer."""
 
 
 class ConnectionLost(ClientError):

@@ -11,12 +11,13 @@ from ottla.cli.main import COMMANDS
 from ottla.cli.support import problem_kinds
 from ottla.cli.support.problem_docs import problems_page
 from ottla.cli.support.problem_kinds import KINDS, Kind, kind_named
-from ottla.cli.support.session import no_response
+from ottla.cli.support.session import error_response, no_response
 from ottla.cli.support.start_problems import could_not_start
 from ottla.client.errors import BrokerUnreachable, TimedOut
 from ottla.common.java import JavaNotFound
 from ottla.protocol.errors import KafkaStorageError
 from ottla.wire.address import Address
+from ottla.wire.errors import error_for
 
 SOURCES = Path(problem_kinds.__file__).parents[1]
 kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.code)
@@ -102,6 +103,20 @@ def test_what_to_type_has_a_line_of_its_own():
 )
 def test_records_that_were_not_delivered_in_time_have_the_code_of_the_reason(cause, code):
     assert no_response(caused(TimedOut("1 record not delivered within 120000 ms"), cause)).kind.code == code
+
+
+def test_one_of_several_brokers_that_does_not_answer_is_named():
+    """`ottla topic create` said that there is no broker, and to start one, while the controller was dying."""
+    problem = no_response(BrokerUnreachable([Address("h", 1)], "connection refused", node_id=2))
+    assert problem.message == "broker 2 at h:1 does not answer: connection refused"
+    assert "see what is missing:  ottla cluster health" in problem.hints
+
+
+def test_a_name_alone_is_no_message():
+    """`ottla cluster backup` said `error: billing` while the group's coordinator could not be reached."""
+    assert error_response(error_for(15, "billing")).message.startswith("billing: ")
+    assert "(COORDINATOR_NOT_AVAILABLE)" in error_response(error_for(15, "billing")).message
+    assert error_response(error_for(15, "no coordinator yet")).message == "no coordinator yet"
 
 
 def test_no_colours_where_nobody_wants_them(ottla, monkeypatch):

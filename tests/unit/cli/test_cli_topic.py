@@ -233,7 +233,7 @@ def test_an_error_without_words_is_put_into_words(ottla, peer):
     peer.add_topic("orders")
     peer.fail(ApiKey.DELETE_TOPICS, ErrorCode.topic_deletion_disabled)
     failed = ottla("topic", "delete", "orders")
-    assert failed.err.startswith("error: delete.topic.enable is false (topic_deletion_disabled)\n")
+    assert failed.err.startswith("error: delete.topic.enable is false (TOPIC_DELETION_DISABLED)\n")
     assert "--set delete.topic.enable=true" in failed.err
 
 

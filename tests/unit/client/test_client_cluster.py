@@ -33,6 +33,15 @@ async def test_a_broker_that_advertises_a_wrong_address_is_distinguished(peer):
     assert caught.value.advertised_by == "broker 1"
 
 
+async def test_one_of_several_brokers_that_does_not_answer_is_named(peer):
+    gone = Address("gone", 9092)
+    peer.advertised = {1: peer.address, 2: gone}
+    async with Cluster([peer.address, gone]) as cluster:
+        with pytest.raises(BrokerUnreachable) as caught:
+            await cluster.broker(2)
+    assert (caught.value.node_id, caught.value.advertised_by) == (2, None)
+
+
 async def test_a_broker_that_is_not_in_the_cluster_is_not_found(peer):
     async with Cluster([peer.address]) as cluster:
         with pytest.raises(NoLeader, match="broker 7 is not in the cluster"):

@@ -122,14 +122,32 @@ def test_what_differs_is_changed_only_when_asked():
     )
     after, actions = restored(before)
     assert actions["topic", "orders"] == "differs"
-    assert actions["partitions", "orders"] == "changed"
-    assert len(after.topics["orders"].partitions) == 2
+    assert actions["partitions", "orders"] == "differs"
+    assert len(after.topics["orders"].partitions) == 1
     assert actions["configs", "topic orders"] == "differs"
     assert actions["user", "alice (SCRAM-SHA-256)"] == "differs"
     assert after.topic_overrides("orders")["retention.ms"] == "9"
     after, actions = restored(before, overwrite=True)
     assert after.topic_overrides("orders")["retention.ms"] == "5"
+    assert len(after.topics["orders"].partitions) == 2
     assert after.scram_credentials == BACKUP.scram_credentials
+
+
+def test_the_backup_of_another_cluster_changes_no_topic_that_has_only_the_name_in_common():
+    """It got more partitions, for ever, and a retention.ms that deleted its records."""
+    before = cluster(7, 8).apply(
+        [TopicCreated("orders", OWN), PartitionCreated(OWN, 0, 7, 0, (7, 8), (7, 8))]
+    )
+    after, actions = restored(before)
+    assert after.topics["orders"] == before.topics["orders"]
+    assert after.topic_overrides("orders") == {}
+    assert actions["configs", "topic orders"] == "differs"
+    mine = cluster(7, 8).apply(
+        [TopicCreated("orders", ORDERS), PartitionCreated(ORDERS, 0, 7, 0, (7, 8), (7, 8))]
+    )
+    after, actions = restored(mine)
+    assert len(after.topics["orders"].partitions) == 2
+    assert after.topic_overrides("orders") == {"retention.ms": "5"}
 
 
 def test_a_config_that_the_cluster_does_not_accept_fails_alone():

@@ -130,14 +130,17 @@ def restore(
         return done + await _offsets(cluster, found.offsets, overwrite, validate_only=False)
 
     outcomes = session.run(bootstrap, command)
-    _conclude(outcomes, dry_run)
+    _conclude(outcomes, dry_run, overwrite)
 
 
-def _conclude(outcomes: list[Outcome], dry_run: bool) -> None:
+def _conclude(outcomes: list[Outcome], dry_run: bool, overwrite: bool) -> None:
     times = Counter(each.action for each in outcomes)
     changes = times["created"] + times["changed"]
     if times["differs"]:
-        echo_err(f"{count(times['differs'], 'difference')} left alone; to change them: --overwrite")
+        kinds = {each.kind for each in outcomes if each.action == "differs"}
+        is_fixed = overwrite or kinds == {"topic"}  # the id of a topic is for ever
+        how = "they cannot be changed" if is_fixed else "to change them: --overwrite"
+        echo_err(f"{count(times['differs'], 'difference')} left alone; {how}")
     if times["failed"]:
         failed = [f"{each.kind} {each.name}: {each.detail}" for each in outcomes if each.action == "failed"]
         raise Problem(f"{count(times['failed'], 'thing')} cannot be restored", *failed[:20])

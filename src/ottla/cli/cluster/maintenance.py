@@ -58,7 +58,7 @@ def start(broker: int, timeout_s: float, output_format: str, bootstrap: str) -> 
 
     async def command(connected: Cluster) -> tuple[ClusterInfo, list[TopicPartition], set[int]]:
         info = await ClusterAdmin(connected).describe()
-        _check(info, broker)
+        check_broker(info, broker)
         aside = await in_maintenance(connected, info) - {broker}
         await set_maintenance(connected, broker, is_on=True)
         return *await drained(connected, broker, timeout_s, aside), aside
@@ -105,7 +105,7 @@ def stop(broker: int, no_elect: bool, output_format: str, bootstrap: str) -> Non
 
     async def command(connected: Cluster) -> ClusterInfo:
         admin = ClusterAdmin(connected)
-        _check(await admin.describe(), broker)
+        check_broker(await admin.describe(), broker)
         await set_maintenance(connected, broker, is_on=False)
         info = await admin.describe()
         due = [
@@ -139,7 +139,7 @@ def status(broker: int | None, output_format: str, bootstrap: str) -> None:
     async def command(connected: Cluster) -> tuple[ClusterInfo, set[int]]:
         info = await ClusterAdmin(connected).describe()
         if broker is not None:
-            _check(info, broker)
+            check_broker(info, broker)
         return info, await in_maintenance(connected, info)
 
     info, aside = session.run(bootstrap, command)
@@ -191,7 +191,8 @@ async def in_maintenance(connected: Cluster, info: ClusterInfo) -> set[int]:
     return set()
 
 
-def _check(info: ClusterInfo, broker: int) -> None:
+def check_broker(info: ClusterInfo, broker: int) -> None:
+    """Raise Problem if the cluster has no such broker."""
     if broker not in info.brokers:
         raise Problem(f"there is no broker {broker}", f"the brokers are {', '.join(map(str, info.brokers))}")
 

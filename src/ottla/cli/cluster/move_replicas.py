@@ -6,6 +6,7 @@ import asyncio
 
 import click
 
+from ottla.cli.cluster.maintenance import check_broker
 from ottla.cli.support import session
 from ottla.cli.support.options import bootstrap_option
 from ottla.cli.support.output import count, echo_err
@@ -13,6 +14,7 @@ from ottla.cli.support.partition_choice import partitions_named
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import ClusterAdmin, alter_replica_log_dirs, describe_log_dirs
 from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
 from ottla.common.ids import TopicPartition
 
 POLL_S = 0.2
@@ -36,6 +38,7 @@ def move_replicas(broker: int, partitions: tuple[str, ...], path: str, no_wait: 
 
     async def command(connected: Cluster) -> int:
         info = await ClusterAdmin(connected).describe()
+        check_broker(info, broker)
         chosen = [
             at
             for at in partitions_named(info, partitions)
@@ -51,7 +54,15 @@ def move_replicas(broker: int, partitions: tuple[str, ...], path: str, no_wait: 
                     f"the directories of the broker: ottla cluster describe-log-dirs {broker}",
                 )
         if not no_wait:
-            await _wait(connected, broker, set(chosen), path)
+            view = f"to see how far it is:  ottla cluster describe-log-dirs {broker}"
+            try:
+                await _wait(connected, broker, set(chosen), path)
+            except asyncio.CancelledError:
+                echo_err(f"the broker continues; {view}")
+                raise
+            except ClientError as error:
+                what = f"broker {broker} does not answer any more: {error}"
+                raise Problem(what, f"start it, and it continues; {view}") from None
         return len(chosen)
 
     moved = session.run(bootstrap, command)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ottla.cli.cluster.balance import SAMPLE_S, measured
-from ottla.cli.cluster.maintenance import in_maintenance, set_maintenance
+from ottla.cli.cluster.maintenance import check_broker, in_maintenance, set_maintenance
 from ottla.cli.cluster.plans import begin, check_leaders, execute, parse_rate, plan_moves, show, watch
 from ottla.cli.cluster.view import moves_as_json, print_plan
 from ottla.cli.support import session
@@ -173,9 +173,7 @@ def decommission(
     async def command(connected: Cluster) -> None:
         admin = ClusterAdmin(connected)
         info = await admin.describe()
-        if broker not in info.brokers:
-            known = ", ".join(map(str, info.brokers))
-            raise Problem(f"there is no broker {broker}", f"the brokers are {known}")
+        check_broker(info, broker)
         held = [at for at in info.partitions if broker in info.target(at)]
         changes: Plan = {}
         if held:
@@ -206,13 +204,14 @@ async def _empty(
     connected: Cluster, info: ClusterInfo, changes: Plan, rate: int | None, broker: int, yes: bool
 ) -> None:
     """Put a broker in maintenance, so that nothing new is placed there, and move its replicas."""
-    if broker in info.alive:
+    is_begun = broker in info.alive and broker not in await in_maintenance(connected, info)
+    if is_begun:
         await set_maintenance(connected, broker, is_on=True)
     try:
         if changes:
             await execute(connected, info, changes, rate, dry_run=False, yes=yes, wait=True)
-    except click.Abort:
-        if broker in info.alive:
+    except (click.Abort, click.UsageError):  # the operator did not confirm
+        if is_begun:
             await set_maintenance(connected, broker, is_on=False)
         raise
 

@@ -36,7 +36,7 @@ from ottla.metadata.rebuild import (
 )
 from ottla.metadata.rebuild import rebuild as rebuild_metadata
 from ottla.metadata.records import MetadataError
-from ottla.metadata.store import StoreUnavailable
+from ottla.metadata.store import StoreUnavailable, VersionConflict
 
 SCAN_FORMAT, SCAN_VERSION = "ottla-scan", 1
 KEEP, ASIDE = "keep", "aside"
@@ -195,13 +195,15 @@ def _rebuilt(
 def _show(rebuilt: Rebuilt, surveys: list[DirectorySurvey], output_format: str) -> None:
     image = rebuilt.image
     partitions = [each for topic in image.topics.values() for each in topic.partitions]
+    brokers = sorted({each.node_id for each in surveys})
     behind = sum(len(each.isr) < len(each.replicas) for each in partitions)
     if output_format == "json":
         print_json(
             {
                 "cluster_id": image.cluster_id,
                 "version": image.version,
-                "brokers": sorted(each.node_id for each in surveys),
+                "brokers": brokers,
+                "log_directories": len(surveys),
                 "topics": len(image.topics),
                 "partitions": len(partitions),
                 "behind": behind,
@@ -212,7 +214,8 @@ def _show(rebuilt: Rebuilt, surveys: list[DirectorySurvey], output_format: str) 
         )
         return
     click.echo(f"cluster {image.cluster_id}, metadata version {image.version}")
-    click.echo(f"{count(len(surveys), 'broker')}: {', '.join(str(each.node_id) for each in surveys)}")
+    disks = f" ({len(surveys)} log directories)" if len(surveys) > len(brokers) else ""
+    click.echo(f"{count(len(brokers), 'broker')}{disks}: {', '.join(map(str, brokers))}")
     click.echo(f"{count(len(image.topics), 'topic')}, {count(len(partitions), 'partition')}")
     if behind:
         click.echo(f"{count(behind, 'partition')} with replicas that will catch up")
@@ -244,6 +247,12 @@ async def _write(
     image = rebuilt.image
     try:
         await store.replace_log(image.version, image.records(), controller_epoch=image.controller_epoch)
+    except VersionConflict as error:
+        raise Problem(
+            f"nothing was written: ZooKeeper at {zookeeper} has this metadata or newer: {error}",
+            "written before? Then start the brokers:  ottla cluster health --wait 120",
+            "does --zookeeper name the right ensemble and path?",
+        ) from None
     except MetadataError as error:
         raise Problem(f"nothing was written: {error}", "see:  ottla cluster rebuild --help") from None
     finally:
@@ -261,7 +270,7 @@ def _write_scan(file: Path, surveys: list[DirectorySurvey], copies: list[Backup]
         "copies": [encode_backup(each).decode() for each in copies],
     }
     write_private(file, json.dumps(document).encode())
-    brokers = ", ".join(str(each.node_id) for each in surveys)
+    brokers = ", ".join(map(str, sorted({each.node_id for each in surveys})))
     replicas = sum(len(each.replicas) for each in surveys)
     echo_err(f"{file}: broker {brokers}, {count(replicas, 'replica')}")
 

@@ -50,7 +50,7 @@ def log_dirs(
 
 async def _of_all_brokers(connected: Cluster) -> Directories:
     """Return what the brokers answer; say which of them do not."""
-    info = await ClusterAdmin(connected).describe()
+    info = await ClusterAdmin(connected).describe(without_controller=True)  # it may be dying
     found: dict[int, list[LogDirectory]] = {}
     for node_id in info.brokers:
         if node_id not in info.alive:

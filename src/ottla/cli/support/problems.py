@@ -91,12 +91,15 @@ def need_package(package: str, extra: str) -> None:
         raise missing_package(package, extra)
 
 
-def show_usage(error: click.UsageError) -> None:
-    """Print a usage error, and how to get help."""
+def show_usage(error: click.UsageError, command: str = "ottla") -> None:
+    """Print a usage error, and how to get help; `command` is what was typed, if the error does not know."""
     message = _RANGE.sub(_range_in_words, error.format_message().rstrip("."))
     message = re.sub(r"^No such command (.*)$", r"there is no command \1", message)
+    message = re.sub(r"is not a valid (?:integer|int)\b( range)?", "is not a whole number", message)
+    message = re.sub(r"is not a valid float\b( range)?", "is not a number", message)
     what = message[0].lower() + message[1:] if message[:2].istitle() or message[:1].isupper() else message
-    see = f"see:  {error.ctx.command_path} --help  ({USAGE.code})" if error.ctx is not None else USAGE.code
+    path = command if error.ctx is None else error.ctx.command_path
+    see = f"see:  {path} --help  ({USAGE.code})"
     is_early = isinstance(error, click.NoSuchOption) and error.ctx is not None and error.ctx.parent is None
     order = ("options follow the command:  ottla topic list -b HOST:PORT",) if is_early else ()
     show(what, (*order, see))

@@ -192,6 +192,8 @@ def error_response(error: KafkaError, topic: str | None = None) -> Problem:
         return not_authorized.not_allowed(error, topic)
     said = str(error)
     what = said if said and said != topic else _in_words(error)
+    if what == said and len(said.split()) == 1:  # only the name of a group or a partition
+        what = f"{said}: {_in_words(error)}"
     if topic is not None and topic not in what:
         what = f"{topic}: {what}"
     hint = HINTS.get(error.code)
@@ -240,6 +242,13 @@ def _unreachable(error: BrokerUnreachable) -> Problem:
             "if it is down, start it again; see what is missing:  ottla cluster health",
             kind=ADVERTISED,
         )
+    if error.node_id is not None:
+        return Problem(
+            f"broker {error.node_id} at {where} does not answer: {error.reason}",
+            "see what is missing:  ottla cluster health",
+            "if it was the controller, another broker is elected within seconds: try again",
+            kind=NO_BROKER,
+        )
     hints = [f"use another one with -b HOST:PORT or {BOOTSTRAP_VARIABLE}"]
     if any(_is_local(address) for address in error.addresses):
         hints.insert(0, "start one with: ottla serve")
@@ -256,5 +265,5 @@ def _is_local(address: Address) -> bool:
 def _in_words(error: KafkaError) -> str:
     """Return the meaning of an error, from its class, as one sentence without a full stop."""
     sentence = (type(error).__doc__ or "").strip().splitlines()[0].rstrip(".")
-    name = error.code.name
-    return f"{sentence[0].lower()}{sentence[1:]}" + ("" if name in sentence else f" ({name})")
+    name = error.code.name.upper()
+    return f"{sentence[0].lower()}{sentence[1:]}" + ("" if name in sentence.upper() else f" ({name})")

@@ -1,6 +1,8 @@
 """Decisions about a backup: create what it has and the cluster has not.
 
 What exists is left as it is, unless the request says to overwrite it: an interrupted restore can be repeated.
+A topic of the same name and another id is another topic, as if the backup is of another cluster: it gets no
+partitions, which could not be removed again, and no configs, which could delete its records.
 In a new cluster with all of its brokers, topics keep their ids. A topic that was deleted in the cluster gets
 another one: a broker that was away at that time still has its log, and with the same id would take it for
 that of the new topic, with other records at the same offsets and in the same leader epochs. Replicas are
@@ -97,6 +99,8 @@ class _Restoring:
         self._backup = backup
         self._config = config
         self._overwrite = overwrite
+        self._strangers: set[str] = set()
+        """The topics that the cluster has with another id, and that are not to be changed."""
         self._keeps_ids = (
             image.cluster_id != backup.cluster_id
             and not any(image.topic_by_id(each.topic_id) for each in backup.topics.values())
@@ -117,11 +121,13 @@ class _Restoring:
             if has.topic_id != topic.topic_id:
                 ids = f"its id is {uuid_text(has.topic_id)}, not {uuid_text(topic.topic_id)}"
                 yield Restored("topic", topic.name, DIFFERS, ids), ()
+                if not self._overwrite:
+                    self._strangers.add(topic.name)
             else:
                 yield Restored("topic", topic.name, SAME), ()
-            if len(has.partitions) < len(topic.partitions):
+            if len(has.partitions) < len(topic.partitions) and topic.name not in self._strangers:
                 yield self._more_partitions(has, topic)
-            elif len(has.partitions) > len(topic.partitions):
+            elif len(has.partitions) != len(topic.partitions):
                 more = f"{len(has.partitions)}, not {len(topic.partitions)}"
                 yield Restored("partitions", topic.name, DIFFERS, more), ()
 
@@ -173,6 +179,10 @@ class _Restoring:
                 continue
             shown = f"{ConfigResource(resource_type).name.lower()} {name or 'defaults'}"
             has = self.image.configs.get((ConfigResource(resource_type), name), {})
+            if resource_type == ConfigResource.TOPIC and name in self._strangers:
+                action, detail = _difference(has, values)
+                yield Restored("configs", shown, action, detail), ()
+                continue
             wanted, action, detail = self._compare(has, values)
             changes = tuple(ConfigChange(key, value) for key, value in wanted.items())
             decision = alter_configs(
@@ -244,6 +254,13 @@ class _Restoring:
             if isinstance(result, KafkaError):
                 return Restored(kind, name, FAILED, str(result)), ()
         return Restored(kind, name, action, detail), decision.records
+
+
+def _difference(has: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[str, str]:
+    """Return whether all is as wanted, and what is not."""
+    other = {key: has.get(key, "not set") for key, value in wanted.items() if has.get(key) != value}
+    shown = ", ".join(f"{key} is {value}, not {wanted[key]}" for key, value in other.items())
+    return DIFFERS if other else SAME, shown
 
 
 def _acl_text(acl: AclBinding) -> str:
