@@ -73,7 +73,7 @@ def main() -> None:
                 file.write(f"{number:010d} {FILLING}\n")
         with (
             BrokerProcess(folder / "broker") as broker,
-            kafka_connect(broker.address, folder) as (java_url, java_pid),
+            kafka_connect(broker.address, folder, java=()) as (java_url, java_pid),
             WorkerProcess(broker.address, folder) as worker,
         ):
             assert worker.process is not None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tests.integration.connect_stage import call
 from tests.interop.fetch_jars import CONNECT_FILE_JARS, KAFKA_JARS
@@ -32,15 +31,19 @@ status.storage.partitions=1
 scheduled.rebalance.max.delay.ms=0
 """
 
+SMALL = ("-Xmx400m", "-XX:+UseSerialGC")
+
 
 @contextmanager
-def kafka_connect(bootstrap: str, folder: Path, **settings: Any) -> Iterator[tuple[str, int]]:
+def kafka_connect(
+    bootstrap: str, folder: Path, *settings: str, java: Sequence[str] = SMALL
+) -> Iterator[tuple[str, int]]:
     """Run it; yield its URL and its process."""
     require_java()
     port = free_port()
-    lines = [PROPERTIES.format(bootstrap=bootstrap, port=port), *(f"{k}={v}" for k, v in settings.items())]
-    (folder / "java.properties").write_text("\n".join(lines))
-    command = ["java", "-Xmx400m", "-XX:+UseSerialGC", "-cp", f"{KAFKA_JARS}/*:{CONNECT_FILE_JARS}/*"]
+    properties = PROPERTIES.format(bootstrap=bootstrap, port=port)
+    (folder / "java.properties").write_text("\n".join((properties, *settings)))
+    command = ["java", *java, "-cp", f"{KAFKA_JARS}/*:{CONNECT_FILE_JARS}/*"]
     command += ["org.apache.kafka.connect.cli.ConnectDistributed", str(folder / "java.properties")]
     with (folder / "java.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)

@@ -120,7 +120,7 @@ def test_debezium_runs_and_its_events_are_ours(server: PostgresServer, tmp_path:
         (tmp_path / "plugins" / "debezium").symlink_to(DEBEZIUM_JARS)
         with (
             OttlaBroker() as broker,
-            kafka_connect(broker.bootstrap_servers, tmp_path, **{"plugin.path": tmp_path / "plugins"}) as (
+            kafka_connect(broker.bootstrap_servers, tmp_path, f"plugin.path={tmp_path}/plugins") as (
                 url,
                 _,
             ),
@@ -144,13 +144,13 @@ def test_debezium_runs_and_its_events_are_ours(server: PostgresServer, tmp_path:
 
 
 def _comparable(key: Any, value: Any) -> Any:
-    """Return all of the key, and of the value the rows, the types of their columns, and where they are from."""
+    """Return the key, and of the value the rows, the types of their columns, and where they are from."""
     if value is None:
         return key, None
     row, payload = value["schema"]["fields"][1], value["payload"]
     columns = [(each["field"], each["type"], each.get("name")) for each in row["fields"]]
     source = [payload["source"][name] for name in ("connector", "name", "db", "schema", "table")]
     before = payload["before"]
-    if before is not None:  # for columns that the log does not have, Debezium has the empty value of the type
+    if before is not None:  # for what the log does not have, Debezium has the empty value of a type
         before = {name: each or None for name, each in before.items()}
     return key, columns, source, payload["op"], before, payload["after"]
