@@ -19,10 +19,10 @@ MakeProducer = Callable[..., Any]
 class Driven:
     """An asyncio client that is called as if it were a synchronous one."""
 
-    def __init__(self, client: Any, bridge: EventLoopThread, owns_bridge: bool = False) -> None:
+    def __init__(self, client: Any, loop_thread: EventLoopThread, owns_loop_thread: bool = False) -> None:
         self._client = client
-        self._bridge = bridge
-        self._owns_bridge = owns_bridge
+        self._loop_thread = loop_thread
+        self._owns_loop_thread = owns_loop_thread
 
     def close(self, *args: Any, **kwargs: Any) -> None:
         """Close the client, and what it runs on if nobody else uses that."""
@@ -31,14 +31,14 @@ class Driven:
             await self._client.close(*args, **kwargs)
 
         try:
-            self._bridge.run(close())
+            self._loop_thread.run(close())
         finally:
-            if self._owns_bridge:
+            if self._owns_loop_thread:
                 self.end()
 
     def end(self) -> None:
         """End the thread that the client runs in."""
-        self._bridge.close()
+        self._loop_thread.close()
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
@@ -50,7 +50,7 @@ class Driven:
                 result = method(*args, **kwargs)
                 return await result if isawaitable(result) else result
 
-            return self._bridge.run(run())
+            return self._loop_thread.run(run())
 
         return call
 
@@ -59,14 +59,14 @@ def open_face(face: type[Any], *args: Any, **options: Any) -> Any:
     """Return a client of either face, started; `close` also ends the thread that an asyncio one runs in."""
     if not face.__name__.startswith("Async"):
         return face(*args, **options)
-    bridge = EventLoopThread("asyncio face")
+    loop_thread = EventLoopThread("asyncio face")
     try:
         client = face(*args, **options)
-        bridge.run(client.start())
+        loop_thread.run(client.start())
     except BaseException:
-        bridge.close()
+        loop_thread.close()
         raise
-    return Driven(client, bridge, owns_bridge=True)
+    return Driven(client, loop_thread, owns_loop_thread=True)
 
 
 def abandon(client: Any) -> None:
@@ -88,9 +88,9 @@ def make_producer(request: pytest.FixtureRequest) -> Iterator[MakeProducer]:
                 producer = Producer(*args, **options)
                 stack.callback(_close, producer)
                 return producer
-            bridge = EventLoopThread("asyncio face")
-            stack.callback(bridge.close)
-            driven = Driven(AsyncProducer(*args, **options), bridge)
+            loop_thread = EventLoopThread("asyncio face")
+            stack.callback(loop_thread.close)
+            driven = Driven(AsyncProducer(*args, **options), loop_thread)
             driven.start()
             stack.callback(_close, driven)
             return driven

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import struct
 import time
@@ -100,6 +101,36 @@ def test_a_failed_authentication_is_answered_late_and_ends_the_connection(wire: 
     assert "Invalid username or password" in response.error_message
     with pytest.raises(Closed):
         wire.receive_frame()
+
+
+def test_unknown_users_look_like_those_that_other_libraries_made(wire: Wire, secure: SecureCluster) -> None:
+    """librdkafka makes salts of 64 bytes, ottla of 24: a name with a salt of another size would not exist."""
+    authenticate(wire)
+    made = wire.call(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        0,
+        deletions=[],
+        upsertions=[
+            {
+                "name": "dora",
+                "mechanism": 1,
+                "iterations": 4096,
+                "salt": bytes(range(64)),
+                "salted_password": bytes(32),
+            }
+        ],
+    )
+    assert made.results[0].error_code is ErrorCode.none
+
+    def look(user: str) -> tuple[str, int]:
+        with Wire(secure.bootstrap("SASL_PLAINTEXT")) as stranger:
+            message = f"n,,n={user},r=abcdefghijklmnop".encode()
+            answer = authenticate(stranger, message, "SCRAM-SHA-256").auth_bytes.decode()
+        fields = dict(part.split("=", 1) for part in answer.split(","))
+        return fields["i"], len(base64.b64decode(fields["s"]))
+
+    assert {look("alice"), look("dora")} == {("8192", 24), ("4096", 64)}
+    assert {look(f"nobody{at}") for at in range(25)} == {("8192", 24), ("4096", 64)}
 
 
 def test_without_sasl_the_sasl_apis_answer_that_the_state_is_wrong(secure: SecureCluster) -> None:

@@ -58,7 +58,7 @@ class CallCounter:
 
         async def nothing() -> None: ...
 
-        self.broker._bridge.run(nothing(), 10)
+        self.broker._loop_thread.run(nothing(), 10)
 
 
 @pytest.fixture(scope="module")

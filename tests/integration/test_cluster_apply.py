@@ -102,6 +102,26 @@ def test_prune_deletes_and_the_impossible_changes_nothing(
     }
 
 
+def test_an_export_tells_which_brokers_it_lacks_and_where_it_cannot_be_written(
+    first: LocalCluster, ottla: Cli, tmp_path: Path
+) -> None:
+    ottla(first, "config", "alter", "--broker", "1", "--set", "log.retention.ms=7200000")
+    first.kill(2)
+    code, out, err = ottla(first, "cluster", "export")
+    assert (code, "log.retention.ms" in out) == (0, True)
+    assert "broker 2 does not answer: its own dynamic configs are not in the file" in err
+    code, _, err = ottla(first, "cluster", "export", "-o", str(tmp_path / "absent" / "cluster.yaml"))
+    assert (code, "cannot be written: No such file or directory" in err) == (1, True)
+
+
+def test_backups_and_declarations_are_not_mixed_up(first: LocalCluster, ottla: Cli, tmp_path: Path) -> None:
+    saved, declared = str(tmp_path / "cluster.backup"), str(tmp_path / "cluster.yaml")
+    ottla(first, "cluster", "backup", saved)
+    ottla(first, "cluster", "export", "-o", declared)
+    assert f"ottla cluster restore {saved} --dry-run" in ottla(first, "cluster", "apply", "-f", saved)[2]
+    assert f"ottla cluster apply -f {declared}" in ottla(first, "cluster", "restore", declared)[2]
+
+
 def test_what_a_broker_refuses_is_found_before_anything_is_changed(
     first: LocalCluster, ottla: Cli, tmp_path: Path
 ) -> None:

@@ -234,7 +234,8 @@ def test_maintenance_moves_leaders_away_and_keeps_new_replicas_off(
                 code = run([*args, "-b", four.bootstrap])
             except SystemExit as ended:
                 code = int(ended.code or 0)
-            return code, capsys.readouterr().out
+            shown = capsys.readouterr()
+            return code, shown.out or shown.err
 
         command("topic", "create", "orders", "-p", "8")
         four.wait_until_in_sync()
@@ -248,6 +249,13 @@ def test_maintenance_moves_leaders_away_and_keeps_new_replicas_off(
         assert code == 0, out  # not red: nothing is wrong
         assert "ottla cluster maintenance stop 2" in out
         assert write(four.bootstrap) is None
+        for each in "34":
+            command("cluster", "maintenance", "start", each)
+        code, out = command("cluster", "maintenance", "start", "1")
+        assert (code, "brokers 2, 3, 4 are in maintenance too" in out) == (1, True), out
+        assert "ottla cluster maintenance stop 3" in out
+        for each in "134":
+            assert command("cluster", "maintenance", "stop", each)[0] == 0
         assert command("cluster", "maintenance", "stop", "2")[0] == 0
         (row,) = json.loads(command("cluster", "maintenance", "status", "2", "--format", "json")[1])
         assert (row["state"], row["leads"] > 0) == ("in service", True)

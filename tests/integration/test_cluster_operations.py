@@ -233,6 +233,33 @@ def test_who_waits_for_a_move_hears_that_it_was_cancelled(cluster: MemoryCluster
     assert not cluster.image.topic_overrides("orders")
 
 
+def test_a_move_to_a_dead_broker_says_what_it_waits_for(
+    cluster: MemoryCluster, ottla: Ottla, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "LINE_EVERY_S", 0.0)
+    ottla("topic", "create", "orders", "-r", "1")
+    _, to = fill(cluster, "orders", 20)
+    said: list[str] = []
+    monkeypatch.setattr(plans, "echo_err", said.append)
+
+    def stop_and_cancel() -> None:
+        cluster.wait_for(lambda: moving(cluster, "orders"))
+        cluster.stop(to)
+        cluster.wait_for(lambda: any(f"waiting for broker {to}, which does not" in line for line in said))
+
+        async def session() -> None:
+            async with Cluster(parse_addresses(cluster.bootstrap)) as connected:
+                await ClusterAdmin(connected).reassign({TopicPartition("orders", 0): None})
+
+        awaited(session)
+
+    stopper = threading.Thread(target=stop_and_cancel)
+    stopper.start()
+    code, _, err = ottla("cluster", "reassign", "orders", "--to", str(to), "-y", "--throttle", "1kB")
+    stopper.join()
+    assert (code, "1 move of 1 cancelled" in err) == (1, True), (err, said)
+
+
 def test_a_broker_is_taken_out(cluster: MemoryCluster, ottla: Ottla) -> None:
     ottla("topic", "create", "orders", "-p", "4", "-r", "2")
     leaving = cluster.follower

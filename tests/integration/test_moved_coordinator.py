@@ -1,7 +1,7 @@
 """The coordinator of a group moves while librdkafka is about to ask it for committed offsets.
 
 With NOT_COORDINATOR for an answer it reads none of its partitions, for good (issue 5586 of librdkafka):
-api/support/unanswered.py says what is done about it.
+api/support/librdkafka_offset_fetch.py says what is done about it.
 """
 
 from __future__ import annotations

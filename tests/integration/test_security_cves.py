@@ -178,7 +178,7 @@ def scram_server() -> ScramServer:
         MECHANISM,
         lambda _, user: credential if user == "alice" else None,
         lambda *_: None,
-        lambda mechanism, user: fake_credential(mechanism, user, b"secret", 4096),
+        lambda mechanism, user: fake_credential(mechanism, user, b"secret"),
         "server-nonce",
     )
 

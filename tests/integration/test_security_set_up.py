@@ -241,7 +241,15 @@ def test_tokens_stand_for_their_user(secured: Secured) -> None:
     assert "password" not in listed[0]
     renewed = json.loads(cli("token", "renew", made["token_id"], "--for", "1h", "--format", "json"))
     assert renewed["expires_at_ms"] <= made["max_expires_at_ms"]
-    cli("token", "expire", made["token_id"])
+    options = secured.folder / "token.properties"
+    printed = cli("token", "create")
+    options.write_text(printed.splitlines()[-1])  # beside the profile, which has the administrator's login
+    cli("topic", "list", "--command-config", str(options))
+    refused = cli("token", "create", "--command-config", str(options), code=1)
+    assert "delegation_token_request_not_allowed" in refused
+    second = printed.partition("\n")[0].removeprefix("sasl.username=")
+    for token_id in (made["token_id"], second):
+        cli("token", "expire", token_id)
     assert json.loads(cli("token", "list", "--format", "json")) == []
     assert "there is no token" in cli("token", "renew", made["token_id"], code=1)
 

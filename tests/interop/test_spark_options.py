@@ -15,7 +15,7 @@ from tests.spark.topics import Topics, numbers
 from ottla.spark.checkpoint_files import CheckpointFiles
 from ottla.spark.connector_options import CONNECTOR
 from ottla.spark.errors import WrongOption
-from ottla.spark.options import SINK, SOURCE, Given
+from ottla.spark.options import SINK, SOURCE, GivenOptions
 from ottla.spark.sink.writing import read_sink_options
 from ottla.spark.source.options import read_source_options
 from ottla.testing.broker_process import BrokerProcess
@@ -78,7 +78,7 @@ def test_every_option_of_javas_clients_is_accepted_or_refused_with_a_reason(spar
             value = str(defaults.get(name)).strip("[]").removeprefix("class ")
             given = {**BROKER, f"kafka.{name}": BROKER.get(f"kafka.{name}", value)}
             try:
-                Given(given, use)
+                GivenOptions(given, use)
                 if use == SOURCE:
                     read_source_options({"subscribe": "t", **given}, is_stream=True)
                 else:

@@ -14,12 +14,12 @@ from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.requests import (
     CommitRequest,
     Committed,
-    Joined,
     JoinRequest,
-    Leaver,
+    JoinResult,
+    LeavingMember,
     OffsetToCommit,
-    Synced,
     SyncRequest,
+    SyncResult,
 )
 from ottla.protocol.errors import (
     FencedInstanceId,
@@ -107,7 +107,9 @@ class Client:
             case "fail over":
                 self.world.fail_over()
             case "admin":
-                leavers = (Leaver("", self.instance_id),) if self.instance_id else (Leaver("nobody"),)
+                leavers = (
+                    (LeavingMember("", self.instance_id),) if self.instance_id else (LeavingMember("nobody"),)
+                )
                 self.world.send(GroupMachine.leave, (GROUP, leavers), lambda _: None)
 
     def _revive(self) -> None:
@@ -119,7 +121,7 @@ class Client:
         self._join()
 
     def _leave(self) -> None:
-        leaver = Leaver(self._member_id, self.instance_id if self._member_id else None)
+        leaver = LeavingMember(self._member_id, self.instance_id if self._member_id else None)
         self.world.send(GroupMachine.leave, (GROUP, (leaver,)), lambda _: None)
         self.stop()
         self.world.after(self.world.random.randint(1000, 20_000), self._revive)
@@ -167,9 +169,9 @@ class Client:
 
         self._send(GroupMachine.join, (request,), on_joined)
 
-    def _on_joined(self, response: Joined | KafkaError) -> None:
+    def _on_joined(self, response: JoinResult | KafkaError) -> None:
         match response:
-            case Joined():
+            case JoinResult():
                 self._is_in_generation = False
                 self.partitions = []
                 self._member_id = response.member_id
@@ -183,7 +185,7 @@ class Client:
             case _:
                 self._start_again(response)
 
-    def _sync(self, joined: Joined) -> None:
+    def _sync(self, joined: JoinResult) -> None:
         assignments: tuple[tuple[str, bytes], ...] = ()
         if joined.members and not joined.skip_assignment:
             ids = [each.member_id for each in joined.members]
@@ -204,11 +206,11 @@ class Client:
             GroupMachine.sync, (request,), lambda answer: self._on_synced(joined.generation_id, answer)
         )
 
-    def _on_synced(self, generation_id: int, response: Synced | KafkaError) -> None:
+    def _on_synced(self, generation_id: int, response: SyncResult | KafkaError) -> None:
         if generation_id != self._generation_id:
             return
         match response:
-            case Synced():
+            case SyncResult():
                 self._is_in_generation = True
                 self.partitions = list(response.assignment)
                 self.world.owns(self.instance_id or self._member_id, generation_id, self.partitions)

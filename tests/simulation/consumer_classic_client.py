@@ -12,7 +12,14 @@ from ottla.coordinator.group.consumer.group import Topics
 from ottla.coordinator.group.consumer.partitions import each_of, grouped
 from ottla.coordinator.group.embedded_protocol import by_topic_id, encode_assignment
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.requests import Joined, JoinedMember, JoinRequest, Leaver, Synced, SyncRequest
+from ottla.coordinator.group.requests import (
+    JoinedMember,
+    JoinRequest,
+    JoinResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+)
 from ottla.protocol.consumer_protocol import decode_assignment, decode_subscription
 from ottla.protocol.errors import (
     IllegalGeneration,
@@ -80,7 +87,7 @@ class ClassicClient:
                 self.stop()
                 world.after(dice.randint(100, 60_000), self._revive)
             case "leave":
-                leaver = (Leaver(self.member_id),)
+                leaver = (LeavingMember(self.member_id),)
                 self.owned = set()
                 self._send(GroupMachine.leave, (GROUP, leaver), lambda _: None)
                 self.stop()
@@ -147,7 +154,7 @@ class ClassicClient:
 
     def _joined(self, response: Any) -> None:
         match response:
-            case Joined():
+            case JoinResult():
                 self.member_id, self._generation_id = response.member_id, response.generation_id
                 assignments: tuple[tuple[str, bytes], ...] = ()
                 if response.leader_id == self.member_id:
@@ -163,7 +170,7 @@ class ClassicClient:
                 self._fail(response)
 
     def _synced(self, response: Any) -> None:
-        if not isinstance(response, Synced):
+        if not isinstance(response, SyncResult):
             self._fail(response)
             return
         named = decode_assignment(response.assignment).partitions

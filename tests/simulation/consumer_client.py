@@ -141,7 +141,7 @@ class ConsumerClient:
             else:
                 answer(response)
 
-        self.world.send(self.name, events.beat, (request,), receive)
+        self.world.send(self.name, events.consumer_group_heartbeat, (request,), receive)
 
     def _request(self, epoch: int) -> HeartbeatRequest:
         is_full = self._is_full or epoch == 0

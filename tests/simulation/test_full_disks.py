@@ -20,7 +20,8 @@ LAG_MS = 60_000
 class Scene:
     """Three brokers and a producer with acks=all."""
 
-    def __init__(self, nodes: int = 3, lag_ms: int = LAG_MS) -> None:
+    def __init__(self, nodes: int = 3, lag_ms: int = LAG_MS, replicas: int | None = None) -> None:
+        self.replicas = replicas or nodes
         self.cluster = SimCluster(1, nodes, {"replica.lag.time.max.ms": str(lag_ms)})
         self.history = History(self.cluster.loop.time)
 
@@ -28,8 +29,8 @@ class Scene:
         for node in self.cluster.nodes.values():
             node.start()
         client = self.cluster.new_client()
-        await client.process.spawn(client.create_topic("t", 1, len(self.cluster.nodes)))
-        await self.cluster.wait_until(lambda: len(self.isr) == len(self.cluster.nodes), SOON_S)
+        await client.process.spawn(client.create_topic("t", 1, self.replicas))
+        await self.cluster.wait_until(lambda: len(self.isr) == self.replicas, SOON_S)
         producer = self.cluster.new_client()
         producer.process.spawn(SimProducer(producer, self.history, "p", [PLACE]).run())
         assert await self.acks_arrive()
@@ -111,6 +112,27 @@ def test_producers_do_not_wait_for_a_follower_whose_disk_is_full() -> None:
         assert scene.leader == leader
         scene.cluster.nodes[follower].disk.heal()
         assert await scene.cluster.wait_until(lambda: follower in scene.isr, SOON_S)
+
+    scene.cluster.run(main())
+
+
+def test_a_leader_that_was_alone_when_its_disk_filled_leaves_with_the_first_that_can_lead() -> None:
+    scene = Scene(replicas=2)
+
+    async def main() -> None:
+        await scene.begin()
+        leader = scene.leader
+        (follower,) = scene.isr - {leader}
+        scene.cluster.nodes[follower].kill()
+        assert await scene.cluster.wait_until(lambda: scene.isr == {leader}, SOON_S)
+        assert await scene.acks_arrive()
+        scene.fill_disk(leader)
+        assert not await scene.acks_arrive()
+        scene.cluster.nodes[follower].start()
+        assert await scene.cluster.wait_until(lambda: scene.leader == follower, SOON_S)
+        assert await scene.acks_arrive(), "it does not wait for the former leader, which cannot append"
+        scene.cluster.nodes[leader].disk.heal()
+        assert await scene.cluster.wait_until(lambda: scene.isr == {leader, follower}, SOON_S)
 
     scene.cluster.run(main())
 

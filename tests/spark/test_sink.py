@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -168,8 +169,6 @@ def test_writes_from_threads_of_foreach_batch_are_exactly_once_or_refused(
 
     def threaded(rows: Any, batch_id: int) -> None:
         def write_there() -> None:
-            jvm = rows.sparkSession._jvm.org.apache.spark.sql.classic.SparkSession
-            jvm.setActiveSession(rows.sparkSession._jsparkSession)
             try:
                 save(rows.select("value"), topics.address, topic=out)
             except Exception as error:
@@ -196,6 +195,26 @@ def test_writes_from_threads_of_foreach_batch_are_exactly_once_or_refused(
     assert topics.values(out) == ["a"]
 
 
+def test_tables_are_written_and_queries_started_in_any_thread(
+    spark: Any, stream: Read, topics: Topics, checkpoint: str
+) -> None:
+    into, out = topics.create(), topics.create()
+    failures: list[Exception] = []
+
+    def work() -> None:
+        try:
+            save(spark.createDataFrame([("a",), ("b",)], "value string"), topics.address, topic=into)
+            write(stream(into), topics.address, checkpoint, topic=out)
+        except Exception as error:
+            failures.append(error)
+
+    thread = Thread(target=work)
+    thread.start()
+    thread.join()
+    assert failures == []
+    assert topics.values(out) == ["a", "b"]
+
+
 def test_an_older_checkpoint_is_refused(stream: Read, topics: Topics, checkpoint: str) -> None:
     into, out = topics.create(), topics.create()
     topics.fill(into, numbers(0, 10))
@@ -207,6 +226,45 @@ def test_an_older_checkpoint_is_refused(stream: Read, topics: Topics, checkpoint
     with pytest.raises(Exception, match="the checkpoint is older than the output"):
         write(stream(into), topics.address, checkpoint + "-old", topic=out)
     assert topics.values(out) == numbers(0, 30)
+
+
+def by_for_each_batch(rows: Any, address: str, checkpoint: str, topic: str) -> None:
+    def write_twice(batch: Any, _: int) -> None:
+        save(batch.select("key", "value"), address, topic=topic)
+        save(batch.select("key", "value"), address, topic=topic, sinkName="again")
+
+    query = rows.writeStream.foreachBatch(write_twice)
+    query = query.trigger(availableNow=True).start(checkpointLocation=checkpoint)
+    assert query.awaitTermination(200)
+
+
+@pytest.mark.parametrize("through", ["the sink", "foreachBatch"])
+def test_a_checkpoint_that_is_one_batch_older_is_refused_if_its_batch_would_be_another(
+    stream: Read, topics: Topics, checkpoint: str, through: str
+) -> None:
+    into, out = topics.create(), topics.create()
+
+    def run(folder: str) -> None:
+        if through == "the sink":
+            write(stream(into), topics.address, folder, topic=out)
+        else:
+            by_for_each_batch(stream(into), topics.address, folder, out)
+
+    copies = 1 if through == "the sink" else 2
+    topics.fill(into, numbers(0, 10))
+    run(checkpoint)
+    shutil.copytree(checkpoint, checkpoint + "-old")
+    topics.fill(into, numbers(10, 20))
+    run(checkpoint)
+    (Path(checkpoint) / "commits" / "1").unlink()  # as if the driver had been killed: a replay is no error
+    run(checkpoint)
+    assert topics.values(out) == sorted(numbers(0, 20) * copies)
+    topics.fill(into, numbers(20, 30))
+    with pytest.raises(Exception, match="batch 1 of this query was already written, with other records"):
+        run(checkpoint + "-old")
+    assert topics.open_transactions() == []
+    run(checkpoint)
+    assert topics.values(out) == sorted(numbers(0, 30) * copies)
 
 
 def test_at_least_once_needs_no_transactions(stream: Read, topics: Topics, checkpoint: str) -> None:

@@ -21,7 +21,13 @@ from ottla.spark.sink.committing import abort_batch, commit_batch
 from ottla.spark.sink.decision_log import PARTITIONS, TOPIC
 from ottla.spark.sink.decisions import SinkKey
 from ottla.spark.sink.rows import Layout
-from ottla.spark.sink.writing import SinkOptions, Target, Written, read_sink_options, write_exactly_once
+from ottla.spark.sink.writing import (
+    SinkOptions,
+    Target,
+    TaskCommitMessage,
+    read_sink_options,
+    write_exactly_once,
+)
 from ottla.spark.worker import TaskInfo
 from ottla.testing.local_broker import OttlaBroker
 
@@ -40,16 +46,16 @@ class Driver:
 
     def task(
         self, values: Sequence[str], *, batch: int = 0, partition: int = 0, attempt: int = 0, rows: Any = None
-    ) -> Written:
+    ) -> TaskCommitMessage:
         place = TaskInfo(self.key.query_id, batch, self.run_id, partition, attempt, False)
         target = Target(self.key, batch, self.run_id, "stream")
         layout = Layout({"value": 0, "key": 0}, self.topic)
         return write_exactly_once(rows or iter([table(values)]), target, layout, self.options, place)
 
-    def commit(self, *written: Written) -> None:
+    def commit(self, *written: TaskCommitMessage) -> None:
         commit_batch(written, self.options)
 
-    def abort(self, *written: Written) -> None:
+    def abort(self, *written: TaskCommitMessage) -> None:
         abort_batch(written, self.options)
 
 
@@ -98,7 +104,7 @@ def test_a_late_task_leaves_what_is_decided_and_not_yet_committed(
 ) -> None:
     driver, zombie = drive(), drive(**{"kafka.client.id": "zombie"})
     written = driver.task(numbers(0, 5), attempt=1)
-    late: list[Written] = []
+    late: list[TaskCommitMessage] = []
     at(crash_points.AFTER_DECISION, lambda: late.append(zombie.task(numbers(0, 5))))
     driver.commit(written)
     assert late[0].is_decided
@@ -123,7 +129,7 @@ def test_a_late_task_between_decision_and_end_commits_what_it_finds(
     drive: Callable[..., Driver], topics: Topics, at: Callable[[str, Hook], None]
 ) -> None:
     driver, zombie = drive(), drive(**{"kafka.client.id": "zombie"})
-    late: list[Written] = []
+    late: list[TaskCommitMessage] = []
 
     def while_the_zombie_sleeps() -> None:
         written = driver.task(numbers(0, 5), attempt=1)
@@ -156,7 +162,7 @@ def test_a_late_task_before_the_decision_makes_the_batch_fail_not_lose(
     driver, zombie = drive(), drive(**{"kafka.client.id": "zombie"})
     driver.commit(driver.task(numbers(0, 5)))  # not the first batch of this driver
     written = driver.task(numbers(5, 10), batch=1, attempt=1)
-    late: list[Written] = []
+    late: list[TaskCommitMessage] = []
     at(crash_points.BEFORE_DECISION, lambda: late.append(zombie.task(numbers(5, 10), batch=1)))
     with pytest.raises(TransactionLost):
         driver.commit(written)

@@ -37,7 +37,7 @@ from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import await_reply, respond_later, try_await
 from ottla.api.support.transaction_checks import check_transactional_id, code_of_fenced
 from ottla.common.ids import TopicPartition
-from ottla.common.topic_names import TRANSACTION_STATE_TOPIC
+from ottla.common.topic_names import PROTECTED_TOPICS, TRANSACTION_STATE_TOPIC
 from ottla.common.yielding import in_slices
 from ottla.coordinator.transaction.machine import Verdicts
 from ottla.coordinator.transaction.transaction import Producer
@@ -45,6 +45,7 @@ from ottla.protocol.errors import (
     InvalidTopicException,
     KafkaError,
     OperationNotAttempted,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from ottla.protocol.types import NO_THROTTLE, i32
@@ -63,7 +64,7 @@ def add_partitions_to_txn(request: RequestV3, ctx: RequestContext) -> ResponseV3
     hidden: dict[str, KafkaError] = {
         topic.name: error
         for topic in request.v3_and_below_topics
-        if (error := refusal(ctx, ResourceType.TOPIC, topic.name)) is not None
+        if (error := _refusal(topic.name, ctx)) is not None
     }
     if hidden:
         rest = OperationNotAttempted("another partition of the request cannot be added")
@@ -72,6 +73,13 @@ def add_partitions_to_txn(request: RequestV3, ctx: RequestContext) -> ResponseV3
     if isinstance(verdicts, Awaitable):
         return respond_later(verdicts, partial(_response, request, ctx))
     return _response(request, ctx, verdicts)
+
+
+def _refusal(topic: str, ctx: RequestContext) -> KafkaError | None:
+    """Return the error of a topic that a producer may not add; those of the broker it never may."""
+    if topic in PROTECTED_TOPICS:
+        return TopicAuthorizationFailed(f"{topic} belongs to the broker")
+    return refusal(ctx, ResourceType.TOPIC, topic)
 
 
 def _response(request: RequestV3, ctx: RequestContext, verdicts: Verdicts) -> ResponseV3:

@@ -49,7 +49,12 @@ def consumer_group_heartbeat(
             require(ctx, ResourceType.TOPIC, name)
     except KafkaError as error:
         return _response(error)
-    outcome = try_call(ctx.services.groups, request.group_id, events.beat, _beat(request, ctx))
+    outcome = try_call(
+        ctx.services.groups,
+        request.group_id,
+        events.consumer_group_heartbeat,
+        _heartbeat_request(request, ctx),
+    )
     return respond_later(outcome, _response) if isinstance(outcome, Awaitable) else _response(outcome)
 
 
@@ -67,7 +72,7 @@ def check_protocol(config: BrokerConfig) -> None:
         raise UnsupportedVersion("group.coordinator.rebalance.protocols does not list the consumer protocol")
 
 
-def _beat(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> HeartbeatRequest:
+def _heartbeat_request(request: ConsumerGroupHeartbeatRequest, ctx: RequestContext) -> HeartbeatRequest:
     owned = None
     if request.topic_partitions is not None:
         owned = grouped(

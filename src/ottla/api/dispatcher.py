@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from inspect import isawaitable
 from time import perf_counter
-from typing import Any, cast
+from types import coroutine
+from typing import Any, TypeVar, cast
 
 from ottla.api.api_versions import unsupported_version
 from ottla.api.support.client_quotas import throttle_ms_of
@@ -22,8 +24,8 @@ from ottla.api.support.config_changes import CONFIG_APIS, check_before_forwardin
 from ottla.api.support.context import ClientConnection, RequestContext, Services
 from ottla.api.support.error_response import error_response, rejecting
 from ottla.api.support.forwarding import FORWARDED, forward
+from ottla.api.support.librdkafka_offset_fetch import CloseConnection
 from ottla.api.support.request_times import BOUNDS_S, RequestTimes
-from ottla.api.support.unanswered import Unanswered
 from ottla.api.table import APIS, BYTES, PRELOADED, ROWS, Handler, RawHandler, Reply
 from ottla.common.clock import Clock
 from ottla.network.peer_log import PeerLog
@@ -114,6 +116,7 @@ class SlowRequests:
 
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 LOAD_REST_AFTER_S = 10.0
 """How long after its start a broker imports the handlers that only tools call."""
@@ -139,6 +142,27 @@ class Route:
     times: RequestTimes
     is_forwarded: bool = False
     """Whether only the controller can serve it."""
+
+
+@coroutine
+def timed(work: Awaitable[T], spent: Callable[[float], None]) -> Generator[Any, Any, T]:
+    """Await `work`; call `spent` with the seconds of each of its steps on the event loop."""
+    steps = work.__await__()
+    step: Callable[[Any], Any] = steps.send
+    value: Any = None
+    while True:
+        started = perf_counter()
+        try:
+            waits_for = step(value)
+        except StopIteration as end:
+            return cast(T, end.value)
+        finally:
+            spent(perf_counter() - started)
+        try:
+            value = yield waits_for
+            step = steps.send
+        except BaseException as error:
+            step, value = steps.throw, error
 
 
 class Dispatcher:
@@ -218,6 +242,8 @@ class Dispatcher:
                 self.slow.note(ctx, local_s, local_s)
             return reply
         later = cast(Awaitable[Reply | None], reply)
+        if self._services.quotas is not None and not isinstance(later, asyncio.Future):
+            later = timed(later, partial(self._services.quotas.spent, ctx))
         if isinstance(later, asyncio.Future):  # waits without a task: a done callback sends the response
             later.add_done_callback(lambda _: self._answered(ctx, started, local_s))
             return later
@@ -332,7 +358,7 @@ class Dispatcher:
             return await route.handler(request, rejecting(ctx, refused))
 
     def _failure(self, route: Route, ctx: RequestContext, error: Exception) -> Any:
-        if isinstance(error, Unanswered):
+        if isinstance(error, CloseConnection):
             raise error.error
         if not isinstance(error, KafkaError):
             name = ApiKey(ctx.api_key).name

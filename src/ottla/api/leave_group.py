@@ -17,7 +17,7 @@ from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import check_group_id, try_ask
 from ottla.api.support.results import code_of
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.requests import Leaver, Left
+from ottla.coordinator.group.requests import LeaveResult, LeavingMember
 from ottla.protocol.errors import KafkaError, UnknownMemberId
 from ottla.protocol.types import NO_THROTTLE
 from ottla.security.acls import ResourceType
@@ -25,7 +25,9 @@ from ottla.security.acls import ResourceType
 
 async def leave_group(request: LeaveGroupRequest, ctx: RequestContext) -> LeaveGroupResponse:
     """Take members out of their group."""
-    leavers = tuple(Leaver(each.member_id, each.group_instance_id, each.reason) for each in request.members)
+    leavers = tuple(
+        LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in request.members
+    )
     left = await _leave(ctx, request.group_id, leavers)
     return LeaveGroupResponse(
         throttle_time=NO_THROTTLE,
@@ -41,11 +43,11 @@ async def leave_group(request: LeaveGroupRequest, ctx: RequestContext) -> LeaveG
 
 async def leave_group_alone(request: RequestV2, ctx: RequestContext) -> ResponseV2:
     """Take one member out of its group."""
-    (result,) = await _leave(ctx, request.group_id, (Leaver(request.member_id),))
+    (result,) = await _leave(ctx, request.group_id, (LeavingMember(request.member_id),))
     return ResponseV2(throttle_time=NO_THROTTLE, error_code=code_of(result))
 
 
-async def _leave(ctx: RequestContext, group_id: str, leavers: tuple[Leaver, ...]) -> Left:
+async def _leave(ctx: RequestContext, group_id: str, leavers: tuple[LeavingMember, ...]) -> LeaveResult:
     check_group_id(group_id)
     require(ctx, ResourceType.GROUP, group_id)
     result = await try_ask(ctx.services.groups, group_id, GroupMachine.leave, group_id, leavers)

@@ -20,7 +20,7 @@ from kio.schema.offset_fetch import v7, v9, v10
 from ottla.api.support.authorization import may, refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import try_ask
-from ottla.api.support.unanswered import check_retried
+from ottla.api.support.librdkafka_offset_fetch import check_retried
 from ottla.common.yielding import in_slices
 from ottla.coordinator.group.machine import GroupMachine
 from ottla.coordinator.group.records import OffsetValue

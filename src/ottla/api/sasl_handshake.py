@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest, SaslHandshakeResponse
 
 from ottla.api.support.context import RequestContext
-from ottla.security.sasl import TooSoon, UnsupportedMechanism, WrongState
+from ottla.security.sasl import ReauthenticationTooSoon, UnsupportedMechanism, WrongState
 
 
 def sasl_handshake(request: SaslHandshakeRequest, ctx: RequestContext) -> SaslHandshakeResponse:
@@ -22,7 +22,7 @@ def sasl_handshake(request: SaslHandshakeRequest, ctx: RequestContext) -> SaslHa
     error_code = ErrorCode.none
     try:
         sasl.handshake(request.mechanism, ctx.services.clock.mono_ms(), is_raw=ctx.version == 0)
-    except TooSoon:  # as in Kafka, the connection stays as it is
+    except ReauthenticationTooSoon:  # as in Kafka, the connection stays as it is
         return SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state, mechanisms=())
     except UnsupportedMechanism as error:
         error_code = ErrorCode.unsupported_sasl_mechanism

@@ -8,6 +8,10 @@ Reading order:
     data_directory     the data directory before the logs are opened; stray logs
     full_disk          gives up leadership of what is on a full disk
     run                the broker as a process: event loop, signals, exit code
+    offline_directories    replicas of a failed log directory
+    security           how clients authenticate, and how the broker does to others
+    sasl_mechanisms, gssapi    the SASL mechanisms of a listener
+    oauth_tokens, jwks, allowed_urls    tokens of this broker; keys that verify tokens of clients
     zookeeper_server   a ZooKeeper server for clusters on one machine
 """
 

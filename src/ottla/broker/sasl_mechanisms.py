@@ -24,11 +24,14 @@ from ottla.security.plain import PlainServer
 from ottla.security.sasl import SaslSession
 from ottla.security.scram import (
     MIN_ITERATIONS,
+    USUAL_LOOK,
     ScramCredential,
+    ScramLook,
     ScramServer,
     TokenCredential,
     TokenLookup,
     fake_credential,
+    looks_of,
     make_credential,
 )
 
@@ -74,7 +77,7 @@ class TokenCredentials:
 
 
 @dataclass(frozen=True, slots=True)
-class _Offer:
+class _EnabledMechanisms:
     """What a listener offers now."""
 
     mechanisms: tuple[str, ...] = ()
@@ -96,8 +99,10 @@ class ListenerMechanisms:
         self._cluster = cluster
         self._clock = clock
         self._find_token = find_token
-        self._offer = _Offer()
+        self._offer = _EnabledMechanisms()
         self._secret = new_salt()  # until the cluster has one
+        self._looks: dict[str, tuple[ScramLook, ...]] = {}
+        self._looks_are_of: object = None
         self._is_started = False
 
     def start(self) -> None:
@@ -118,7 +123,7 @@ class ListenerMechanisms:
         mechanisms = own.value(SaslKeys.sasl_enabled_mechanisms)
         plain = login_of(own, PLAIN) if PLAIN in mechanisms else None
         has_oauth = OAUTHBEARER in mechanisms
-        offer = _Offer(
+        offer = _EnabledMechanisms(
             mechanisms,
             {each: own.value(SaslKeys.connections_max_reauth_ms, each) for each in mechanisms},
             {} if plain is None else plain.users,
@@ -168,9 +173,15 @@ class ListenerMechanisms:
     def _fake(self, mechanism: str, user: str) -> ScramCredential:
         """Return a fake credential for an unknown user; it cannot be distinguished from a real one."""
         image = self._cluster.image
+        users = image.scram_credentials
+        if users is not self._looks_are_of:
+            self._looks_are_of = users
+            names = {name for name, _ in users}
+            self._looks = {
+                name: looks_of(each for (of, _), each in users.items() if of == name) for name in names
+            }
         secret = base64.urlsafe_b64decode(image.scram_secret) if image.scram_secret else self._secret
-        usual = (each.iterations for (name, _), each in image.scram_credentials.items() if name == mechanism)
-        return fake_credential(mechanism, user, secret, next(usual, MIN_ITERATIONS))
+        return fake_credential(mechanism, user, secret, self._looks.get(mechanism, (USUAL_LOOK,)))
 
     def _jwks(self, config: BrokerConfig, own: ListenerConfig) -> Jwks:
         """Return the keys; those in use if they are from the same URL."""

@@ -7,6 +7,9 @@ Reading order:
     serve/          run a broker, or a whole cluster on this machine
     topic, produce, consume, config, log    one file per command
     group/, txn/, cluster/, pipeline/       commands with sub-commands; `view` prints and `command` declares
+    registry/, connect/, console/, up/      the services: run them, look at them, change them
+    acl, user, token, quota, security/      who may do what
+    profile, debug/                         named clusters; a bundle for bug reports
     doctor, checks/     diagnose the machine and the way to the cluster
     explain         the text behind an error code
     bench, demo/    measure a broker; a live demonstration

@@ -42,7 +42,7 @@ class Load:
 
 
 @dataclass(slots=True)
-class Pace:
+class PhaseTiming:
     """The duration of a phase, and the CPU time of this process in it."""
 
     records: int = 0
@@ -61,8 +61,8 @@ class Report:
     """The results."""
 
     load: Load
-    produced: Pace = field(default_factory=Pace)
-    consumed: Pace = field(default_factory=Pace)
+    produced: PhaseTiming = field(default_factory=PhaseTiming)
+    consumed: PhaseTiming = field(default_factory=PhaseTiming)
     acknowledged_ms: list[float] = field(default_factory=list)
     """The latencies of single records from send to acknowledgement, sorted."""
 
@@ -83,7 +83,7 @@ async def measure(cluster: Cluster, load: Load) -> Report:
 
 
 @contextmanager
-def _timed(pace: Pace) -> Iterator[None]:
+def _timed(pace: PhaseTiming) -> Iterator[None]:
     began, cpu = time.monotonic(), time.process_time()
     yield
     pace.seconds, pace.cpu_seconds = time.monotonic() - began, time.process_time() - cpu
@@ -184,7 +184,7 @@ def as_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _pace(pace: Pace) -> dict[str, Any]:
+def _pace(pace: PhaseTiming) -> dict[str, Any]:
     return {
         "records": pace.records,
         "seconds": round(pace.seconds, 3),
@@ -194,7 +194,7 @@ def _pace(pace: Pace) -> dict[str, Any]:
     }
 
 
-def _row(name: str, pace: Pace) -> list[str]:
+def _row(name: str, pace: PhaseTiming) -> list[str]:
     per_second = pace.records / pace.seconds
     mib = pace.bytes / pace.seconds / MIB
     return [

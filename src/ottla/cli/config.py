@@ -14,7 +14,7 @@ from ottla.cli.support.options import bootstrap_option, format_option, key_value
 from ottla.cli.support.output import count, echo_err, print_json, print_table
 from ottla.cli.support.problem_kinds import BAD_CONFIG
 from ottla.cli.support.problems import Problem
-from ottla.cli.support.profiles import is_secret, profiles_file, read_profiles
+from ottla.cli.support.profiles import is_secret, is_secret_of_broker, profiles_file, read_profiles
 from ottla.client.admin.config_admin import ConfigAdmin, ConfigEntry, ConfigSource
 from ottla.client.cluster import Cluster
 from ottla.common.config.broker import BrokerConfig
@@ -25,14 +25,6 @@ from ottla.protocol.errors import InvalidConfig
 # Find all problems of a broker's configuration file, not only the first.
 
 Wrong = list[tuple[str, str]]
-
-
-def _is_secret(key: str) -> bool:
-    """Return whether the value of a broker's config must not be shown."""
-    try:
-        return BrokerConfig.key(key).kind.sensitive
-    except ConfigError:
-        return is_secret(key)
 
 
 def check_file(file: Path) -> tuple[int, Wrong]:
@@ -154,7 +146,7 @@ def alter(
 
     session.run(bootstrap, command, topic=topic)
     where = topic or ("all brokers" if broker is None else f"broker {broker}")
-    shown = {key: "(secret)" if _is_secret(key) else value for key, value in set_to.items()}
+    shown = {key: "(secret)" if is_secret_of_broker(key) else value for key, value in set_to.items()}
     if output_format == "json":
         print_json({"of": where, "set": shown, "unset": list(unset), "dry_run": dry_run})
     would = "would be" if dry_run else "is now"

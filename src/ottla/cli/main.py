@@ -86,6 +86,10 @@ class OttlaGroup(LazyGroup):
             found = load_plugin(plugin)
         return found
 
+    def all_names(self, ctx: click.Context) -> list[str]:
+        """Return the names that may be typed: those of other packages too."""
+        return [*super().all_names(ctx), *find_plugins(COMMANDS)]
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the sub-commands without importing them."""
         from click.shell_completion import CompletionItem
@@ -101,19 +105,6 @@ class OttlaGroup(LazyGroup):
         if plugins:
             with formatter.section("Commands of other packages"):
                 formatter.write_dl([(name, f"From {origin(each)}.") for name, each in plugins.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the sub-command; if there is none, suggest a similar name."""
-        is_typed = args and not args[0].startswith("-") and not ctx.resilient_parsing
-        if is_typed and args[0] not in COMMANDS and args[0] not in (plugins := find_plugins(COMMANDS)):
-            import difflib
-
-            near = difflib.get_close_matches(args[0], [*COMMANDS, *plugins], n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
-        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run; if the reader of the output closes it (`| head`), exit as SIGPIPE would."""

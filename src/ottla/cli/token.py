@@ -18,6 +18,7 @@ from ottla.client.admin.delegation_tokens import DelegationTokenInfo, Delegation
 from ottla.client.cluster import Cluster
 from ottla.security.principal import USER
 
+JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 _DURATION = re.compile(r"(\d+)([smhd])")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -55,7 +56,8 @@ def create(
 ) -> None:
     """Create a token: a user name and a password for workers, without the user's own password.
 
-    The password is printed once, to standard output.
+    The password is printed once, to standard output, as options of a client: those of ottla, Java and Spark
+    take the last line.
 
     \b
     ottla token create --max-lifetime 12h
@@ -74,6 +76,9 @@ def create(
         return
     echo_err(f"token {made.token_id} of {made.owner}, valid until {_time(made.expires_at_ms)}")
     click.echo(f"sasl.username={made.token_id}\nsasl.password={made.password}")
+    click.echo(
+        f'sasl.jaas.config={JAAS} username="{made.token_id}" password="{made.password}" tokenauth="true";'
+    )
 
 
 @token.command("list")

@@ -8,17 +8,20 @@
 The asyncio classes are the core; the synchronous ones run them in a background thread and may be shared
 between threads. Connections, TLS and SASL are in `ottla.wire`. Reading order:
 
-    options, client_options       how options are declared; those that all clients share
+    client_options                the options that all clients share (declared with common/config/options)
     errors, metadata              errors beside KafkaError; brokers, topics and leaders as last seen
     cluster                       metadata, connections and retries: the base of all clients
     coordinators                  which broker coordinates a group or a transactional id
+    group_membership              membership in groups of services: Connect's workers, registries
     event_loop_thread             runs the asyncio clients for the synchronous ones
     producer/                     collects records in batches, which a background sender sends
     consumer/                     reads partitions, alone or in a group; fetches ahead in the background
     admin/                        describes and changes a cluster
     offsets                       ListOffsets
-    record_columns, arrow_batches batches of records as Arrow columns
-    signatures, *_docs            constructors that accept options; the generated pages in docs/
+    record_serdes                 serializers that see topic and headers
+    record_columns, arrow_batches, arrow_to_batches   batches of records as Arrow columns, and back
+    signatures                    constructors that accept options
+    api_docs, options_docs        the generated pages in docs/
 
 Nothing here imports the broker's layers: only `ottla.wire`, `ottla.protocol` and `ottla.common`.
 """

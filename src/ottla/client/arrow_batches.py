@@ -34,7 +34,7 @@ MAX_ARRAY_BYTES = 2**31 - 1
 """Arrow's `binary` counts its bytes with 32 bits."""
 
 
-class TooMuchAtOnce(Exception):
+class ArrayTooLarge(Exception):
     """The batches expand to more than one array can hold: convert some of them at a time."""
 
 
@@ -50,7 +50,7 @@ def batches_to_arrow(
     """Return whole data batches as one `pyarrow.RecordBatch` of RECORD_SCHEMA.
 
     Many small batches cost hardly more than one large one. Raise InvalidRecord or CorruptMessage for a
-    batch that does not add up, or that would expand to more than `max_bytes`; TooMuchAtOnce if all of them
+    batch that does not add up, or that would expand to more than `max_bytes`; ArrayTooLarge if all of them
     together do not fit.
     """
     schema = RECORD_SCHEMA_WITH_HEADERS if with_headers else RECORD_SCHEMA
@@ -59,7 +59,7 @@ def batches_to_arrow(
         return pa.RecordBatch.from_pylist([], schema=schema)
     columns = columns_of(filled, max_bytes)
     if len(columns.data) > MAX_ARRAY_BYTES and len(filled) > 1:
-        raise TooMuchAtOnce(f"{len(columns.data)} bytes of records: an Arrow array holds 2 GiB")
+        raise ArrayTooLarge(f"{len(columns.data)} bytes of records: an Arrow array holds 2 GiB")
     buffer = pa.py_buffer(columns.data)
     arrays = [
         pa.array(columns.offsets),

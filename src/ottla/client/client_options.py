@@ -21,12 +21,12 @@ from ottla.common.config.types import (
     choice,
     read_boolean,
 )
+from ottla.common.tls_stores import StoreSettings
 from ottla.security.jaas import JaasLogin, parse_jaas
 from ottla.wire.address import Address, parse_address, parse_addresses
 from ottla.wire.backoff import Backoff
 from ottla.wire.connection import ConnectionOptions
 from ottla.wire.connection_pool import PoolOptions
-from ottla.wire.key_stores import Store
 from ottla.wire.security import (
     OAUTHBEARER,
     PLAIN,
@@ -236,8 +236,8 @@ class ClientOptions(Options):
                 self.sasl_plain_username or "",
                 self.sasl_plain_password or "",
                 self.sasl_oauth_token_provider,
-                self._trust_store,
-                self._key_store,
+                self._truststore,
+                self._keystore,
                 self._is_delegation_token,
             )
         )
@@ -255,25 +255,23 @@ class ClientOptions(Options):
         return PoolOptions(connection, backoff, self.connections_max_idle_ms)
 
     @property
-    def _trust_store(self) -> Store:
-        return Store(
+    def _truststore(self) -> StoreSettings:
+        return StoreSettings(
             "ssl_truststore_location",
             self.ssl_truststore_location,
-            self.ssl_truststore_type,
-            self.ssl_truststore_password,
+            password=self.ssl_truststore_password,
             certificates=self.ssl_truststore_certificates,
         )
 
     @property
-    def _key_store(self) -> Store:
-        return Store(
+    def _keystore(self) -> StoreSettings:
+        return StoreSettings(
             "ssl_keystore_location",
             self.ssl_keystore_location,
-            self.ssl_keystore_type,
-            self.ssl_keystore_password,
-            self.ssl_password,
-            self.ssl_keystore_certificate_chain,
-            self.ssl_keystore_key,
+            password=self.ssl_keystore_password,
+            key_password=self.ssl_password,
+            private_key=self.ssl_keystore_key,
+            certificates=self.ssl_keystore_certificate_chain,
         )
 
     def _take_login(self) -> None:

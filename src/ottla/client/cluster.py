@@ -102,7 +102,7 @@ class Cluster:
         client_id: str | None = None,
         timeout_ms: int | None = None,
         options: ClientOptions | None = None,
-        is_patient: bool = False,
+        waits_for_brokers: bool = False,
     ) -> None:
         options = options or DEFAULTS
         if client_id is not None:
@@ -113,8 +113,8 @@ class Cluster:
         self.connections = ConnectionPool(options.pool())
         self.timeout_ms = options.default_api_timeout_ms if timeout_ms is None else timeout_ms
         self.backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms)
-        self.is_patient = is_patient
-        """Whether every call retries while brokers are unreachable, not only those with `patient`."""
+        self.waits_for_brokers = waits_for_brokers
+        """Whether every call waits for unreachable brokers, not only those with `wait_for_brokers`."""
         self._asking = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -306,18 +306,19 @@ class Cluster:
         *,
         also: frozenset[ErrorCode] = frozenset(),
         also_for_ms: float = math.inf,
-        patient: bool = False,
+        wait_for_brokers: bool = False,
         timeout_ms: float | None = None,
         backoff: Backoff | None = None,
         what: str = "the call was not answered",
     ) -> Result:
         """Return what `attempt` returns; retry it while it fails with retriable errors.
 
-        `also` names further retriable error codes (for `also_for_ms` at most); with `patient`, unreachable
-        brokers are retriable too. At the timeout the running attempt is cancelled and TimedOut raised, with
-        `what` and the last failure; without `patient`, or after an error code, the last error itself.
+        `also` names further retriable error codes (for `also_for_ms` at most); with `wait_for_brokers`,
+        unreachable brokers are retriable too. At the timeout the running attempt is cancelled and TimedOut
+        raised, with `what` and the last failure; without `wait_for_brokers`, or after an error code, the last
+        error itself.
         """
-        patient = patient or self.is_patient
+        wait_for_brokers = wait_for_brokers or self.waits_for_brokers
         timeout_ms = self.timeout_ms if timeout_ms is None else timeout_ms
         attempts = _Attempts(backoff or self.backoff, timeout_ms, what)
         limit = asyncio.timeout_at(attempts.deadline)
@@ -330,17 +331,17 @@ class Cluster:
                         return await attempt()
                     except (KafkaError, ClientError) as error:
                         is_in_time = attempts.passed_ms() < also_for_ms
-                        if not is_retriable(error, also if is_in_time else frozenset(), patient):
+                        if not is_retriable(error, also if is_in_time else frozenset(), wait_for_brokers):
                             raise
                         if not isinstance(error, KafkaError) or error.code in STALE_SIGNS:
                             self.metadata.mark_all_stale()
-                        pause_s = attempts.pause_after(error, patient)
+                        pause_s = attempts.pause_after(error, wait_for_brokers)
                     await asyncio.sleep(pause_s)
         except TimeoutError:
             if not limit.expired():
                 raise
             if attempts.is_pausing:  # no attempt is running: raise the last failure
-                attempts.give_up(patient)
+                attempts.give_up(wait_for_brokers)
             raise attempts.timed_out() from attempts.last
         finally:
             _under_way.reset(outer)
@@ -384,19 +385,19 @@ class _Attempts:
         """Return the time since the first attempt."""
         return (self._loop.time() - self._began) * 1000
 
-    def pause_after(self, error: KafkaError | ClientError, patient: bool) -> float:
+    def pause_after(self, error: KafkaError | ClientError, wait_for_brokers: bool) -> float:
         """Return the seconds until the next attempt; raise if that is after the deadline."""
         self._count(error)
         pause_s = self._backoff.pause_ms(self.failures) / 1000
         self.is_pausing = True
         if self._loop.time() + pause_s > self.deadline:
-            self.give_up(patient)
+            self.give_up(wait_for_brokers)
         return pause_s
 
-    def give_up(self, patient: bool) -> NoReturn:
-        """Raise the last failure; TimedOut if the call is patient and got no response."""
+    def give_up(self, wait_for_brokers: bool) -> NoReturn:
+        """Raise the last failure; TimedOut if the call waits for brokers and got no response."""
         assert self.last is not None
-        if patient and isinstance(self.last, ClientError):
+        if wait_for_brokers and isinstance(self.last, ClientError):
             raise self.timed_out() from self.last
         raise self.last
 
@@ -422,12 +423,14 @@ class _Attempts:
 
 
 def is_retriable(
-    error: KafkaError | ClientError, also: frozenset[ErrorCode] = frozenset(), patient: bool = True
+    error: KafkaError | ClientError, also: frozenset[ErrorCode] = frozenset(), wait_for_brokers: bool = True
 ) -> bool:
     """Return whether a call that failed with this error may succeed if it is retried."""
     if isinstance(error, KafkaError):
         return error.code in TRANSIENT or error.code in also
-    return isinstance(error, ConnectionLost) or (patient and isinstance(error, BrokerUnreachable | NoLeader))
+    return isinstance(error, ConnectionLost) or (
+        wait_for_brokers and isinstance(error, BrokerUnreachable | NoLeader)
+    )
 
 
 def _by_name(name: str) -> MetadataRequestTopic:

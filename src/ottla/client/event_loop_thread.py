@@ -26,7 +26,7 @@ WAITS_FOR_ITSELF = "a callback cannot wait for its own client: it would wait for
 
 _own_threads: set[int] = set()
 """The threads that run event loops of clients."""
-_bridges: weakref.WeakSet[EventLoopThread] = weakref.WeakSet()
+_open_threads: weakref.WeakSet[EventLoopThread] = weakref.WeakSet()
 
 
 def check_may_wait() -> None:
@@ -45,7 +45,7 @@ class EventLoopThread:
         self._closing = threading.Lock()
         self.on_fork: Callable[[Exception], object] | None = None
         """Set the error that calls raise in the child of a fork, where no loop runs."""
-        _bridges.add(self)
+        _open_threads.add(self)
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
@@ -154,9 +154,9 @@ def _made_before_a_fork() -> Exception:
 
 def _forked() -> None:
     """Invalidate the clients of the parent process after a fork: the child has no loop thread."""
-    for bridge in list(_bridges):
-        if bridge.on_fork is not None:
-            bridge.on_fork(_made_before_a_fork())
+    for loop_thread in list(_open_threads):
+        if loop_thread.on_fork is not None:
+            loop_thread.on_fork(_made_before_a_fork())
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -56,7 +56,7 @@ class TopicInfo:
 
 
 @dataclass(slots=True)
-class _Known:
+class _CachedTopic:
     topic: TopicInfo
     learned_at: float
     is_stale: bool = False
@@ -71,7 +71,7 @@ class Metadata:
         self.brokers: dict[int, Broker] = {}
         self.are_brokers_stale = False
         """Whether a broker could not be reached, or was not the controller: refresh the list."""
-        self._topics: dict[str, _Known] = {}
+        self._topics: dict[str, _CachedTopic] = {}
 
     def topic(self, name: str, not_before: float) -> TopicInfo | None:
         """Return the metadata of a topic, unless it is stale or older than this time."""
@@ -120,7 +120,7 @@ class Metadata:
             for index, new in topic.partitions.items():
                 if index in old and 0 <= new.leader_epoch < old[index].leader_epoch:
                     topic.partitions[index] = old[index]
-        self._topics[topic.name] = _Known(topic, now)
+        self._topics[topic.name] = _CachedTopic(topic, now)
         return topic
 
     def learn_leader(self, partition: TopicPartition, leader: Leader, nodes: Iterable[NodeEndpoint]) -> bool:

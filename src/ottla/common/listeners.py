@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import socket
 from dataclasses import dataclass
+from ipaddress import IPv6Address, IPv6Network
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -33,6 +34,14 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+def network_of(host: str) -> str:
+    """Return what a client cannot choose freely of its address: of an IPv6 address the first half."""
+    try:
+        return host if IPv6Address(host).ipv4_mapped else str(IPv6Network((host, 64), strict=False))
+    except ValueError:
+        return host
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ they come from the same call, that is the same logger, level and text before its
 `PeerLog` (network/peer_log.py) applies it to everything that clients can provoke. `RepeatedWarnings` is for
 loops that retry.
 
-Events of the cluster (`extra={"event": ...}`) are never left out: each of them happens once.
+Events of the cluster (`extra={"event": ...}`) are never left out: each of them happens once. Nor are the
+lines of audit logs, and those of an access log that was asked for (DEBUG): all of them come from one call.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ MAX_KINDS = 1_000
 """More kinds than there are calls in the source; the oldest is forgotten."""
 UNLIMITED = ("event", "peer")
 """Fields of lines that are not limited here: `PeerLog` has limited those with a peer."""
+COMPLETE = {
+    "ottla.audit": logging.CRITICAL,
+    "ottla.console.audit": logging.CRITICAL,
+    "ottla.http.access": logging.DEBUG,
+}
+"""Loggers whose lines are all written, up to a level."""
 
 
 class LineLimit:
@@ -58,7 +65,9 @@ class RepeatedLines(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to write a line; add how many of its kind were left out before it."""
-        if any(hasattr(record, name) for name in UNLIMITED):
+        if record.levelno <= COMPLETE.get(record.name, -1) or any(
+            hasattr(record, name) for name in UNLIMITED
+        ):
             return True
         left_out = self._limit.admit((record.name, record.levelno, str(record.msg)), record.created)
         if left_out:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,10 +41,8 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     """Return the context of a listener; ConfigError if the stores cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _set_versions(context, settings)
-    pair = read_key_pair(settings.keystore)
-    if pair is None:
+    if not load_key_pair(context, settings.keystore):
         raise ConfigError(settings.keystore.key, "is missing: a TLS listener needs a certificate")
-    _load_key_pair(context, settings.keystore, pair)
     if settings.client_auth != "none":
         authorities = read_authorities(settings.truststore)
         if authorities is None:
@@ -65,9 +64,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
         _load_authorities(context, settings.truststore, authorities)
     _set_versions(context, settings)
     context.check_hostname = settings.checks_hostname
-    pair = read_key_pair(settings.keystore)
-    if pair is not None:
-        _load_key_pair(context, settings.keystore, pair)
+    load_key_pair(context, settings.keystore)
     return context
 
 
@@ -161,7 +158,11 @@ def _openssl_name(suite: str) -> str:
     return name.replace("_", "-")
 
 
-def _load_key_pair(context: ssl.SSLContext, store: StoreSettings, pair: KeyPair) -> None:
+def load_key_pair(context: ssl.SSLContext, store: StoreSettings) -> bool:
+    """Use the key and the certificates of a store; return False if none is set."""
+    pair = read_key_pair(store)
+    if pair is None:
+        return False
     with _secret_file(pair.private_key + pair.chain) as path:
         try:
             # An empty password instead of none: OpenSSL would ask for one on the terminal.
@@ -172,6 +173,7 @@ def _load_key_pair(context: ssl.SSLContext, store: StoreSettings, pair: KeyPair)
             raise ConfigError(
                 store.key, f"the key and its certificate cannot be used: {reason}{hint}"
             ) from None
+    return True
 
 
 def _load_authorities(context: ssl.SSLContext, store: StoreSettings, authorities: str) -> None:
@@ -183,7 +185,13 @@ def _load_authorities(context: ssl.SSLContext, store: StoreSettings, authorities
 
 @contextmanager
 def _secret_file(text: str) -> Iterator[str]:
-    """Have a file in memory while OpenSSL, which takes keys from files only, reads it."""
+    """Have a file while OpenSSL, which takes keys from files only, reads it: in memory, on Linux."""
+    if not hasattr(os, "memfd_create"):
+        with tempfile.NamedTemporaryFile("w", prefix="ottla-key-") as file:  # readable by its owner only
+            file.write(text)
+            file.flush()
+            yield file.name
+        return
     descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, text.encode())

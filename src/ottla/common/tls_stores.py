@@ -1,23 +1,25 @@
-"""Read keystores and truststores, in PEM or PKCS12, into PEM texts.
+"""Read keystores and truststores of brokers and clients into PEM texts.
 
-    PEM      a private key (PKCS#8, may be encrypted) and the certificate chain in one file
+    PEM      a private key (PKCS#8, may be encrypted) and the certificate chain, in one file or as texts
     PKCS12   what Java's keytool writes today; needs the package `cryptography`
-    JKS      refused: keytool converts it to PKCS12
+    JKS      what it wrote before Java 9
+    JCEKS    refused, with the command that converts it
 
-The format is read off the file unless it is named.
+The format is read off the file unless it is named; JKS and PKCS12 stand for each other, as in Java.
 """
 
 from __future__ import annotations
 
+import base64
 import re
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ottla.common.config.declaration import ConfigError
+from ottla.common.jks import JCEKS_MAGIC, JKS_MAGIC, JksEntry, read_jks
 
-_JKS_MAGIC = b"\xfe\xed\xfe\xed"
-_JCEKS_MAGIC = b"\xce\xce\xce\xce"
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN (?:[A-Z]+ )?(?:ENCRYPTED )?PRIVATE KEY-----.+?"
@@ -53,15 +55,19 @@ class KeyPair:
 def read_key_pair(store: StoreSettings) -> KeyPair | None:
     """Return the key and the certificates of a keystore; None if nothing is set."""
     if store.private_key is not None or store.certificates is not None:
-        if store.private_key is None or store.certificates is None:
+        text = f"{store.private_key or ''}\n{store.certificates or ''}"
+        if not _PRIVATE_KEY.search(text) or not _CERTIFICATE.search(text):
             raise ConfigError(
                 "ssl.keystore.key", "and ssl.keystore.certificate.chain belong together; set both"
             )
-        return _key_pair("ssl.keystore.key", store.private_key + "\n" + store.certificates, store)
+        return _key_pair("ssl.keystore.key", text, store)
     if store.location is None:
         return None
     data = _read(store)
-    if _kind_of(data, store) == "PKCS12":
+    kind = _kind_of(data, store)
+    if kind == "JKS":
+        return _jks_key_pair(data, store)
+    if kind == "PKCS12":
         return _pkcs12_key_pair(data, store)
     return _key_pair(store.key, data.decode(errors="replace"), store)
 
@@ -73,7 +79,10 @@ def read_authorities(store: StoreSettings) -> str | None:
     if store.location is None:
         return None
     data = _read(store)
-    if _kind_of(data, store) == "PKCS12":
+    kind = _kind_of(data, store)
+    if kind == "JKS":
+        return _jks_authorities(data, store)
+    if kind == "PKCS12":
         return _pkcs12_authorities(data, store)
     return _certificates(store.key, data.decode(errors="replace"))
 
@@ -87,13 +96,14 @@ def _read(store: StoreSettings) -> bytes:
 
 
 def _kind_of(data: bytes, store: StoreSettings) -> str:
-    is_jks = data[:4] in (_JKS_MAGIC, _JCEKS_MAGIC)
-    if is_jks or (store.kind == "JKS" and data[:1] != b"\x30" and b"-----BEGIN" not in data):
+    if data.startswith(JKS_MAGIC):
+        return "JKS"
+    if data.startswith(JCEKS_MAGIC):
         target = str(Path(store.location or "store").with_suffix(".p12"))
         raise ConfigError(
             store.key,
-            f"{store.location} is a JKS store, which is not read. Convert it:  keytool -importkeystore "
-            f"-srckeystore {store.location} -destkeystore {target} -deststoretype PKCS12",
+            f"{store.location} is a JCEKS store, which is not read. Convert it:  keytool -importkeystore "
+            f"-srckeystore {store.location} -srcstoretype JCEKS -destkeystore {target} -deststoretype PKCS12",
         )
     if store.kind in ("PEM", "PKCS12"):
         return store.kind
@@ -112,6 +122,29 @@ def _certificates(key: str, text: str) -> str:
     if not found:
         raise ConfigError(key, "has no certificate in PEM (-----BEGIN CERTIFICATE-----)")
     return "\n".join(found) + "\n"
+
+
+def _jks_key_pair(data: bytes, store: StoreSettings) -> KeyPair:
+    for entry in _jks_entries(data, store):
+        if entry.key is not None:
+            text = base64.encodebytes(entry.key).decode()
+            key = f"-----BEGIN PRIVATE KEY-----\n{text}-----END PRIVATE KEY-----\n"
+            return KeyPair(key, "".join(map(ssl.DER_cert_to_PEM_cert, entry.certificates)))
+    raise ConfigError(store.key, f"{store.location} has no private key with a certificate")
+
+
+def _jks_authorities(data: bytes, store: StoreSettings) -> str:
+    found = [each for entry in _jks_entries(data, store) for each in entry.certificates]
+    if not found:
+        raise ConfigError(store.key, f"{store.location} has no certificates")
+    return "".join(map(ssl.DER_cert_to_PEM_cert, found))
+
+
+def _jks_entries(data: bytes, store: StoreSettings) -> list[JksEntry]:
+    try:
+        return read_jks(data, store.password, store.key_password)
+    except ValueError as error:
+        raise ConfigError(store.key, f"{store.location} cannot be read: {error}") from None
 
 
 def _pkcs12_key_pair(data: bytes, store: StoreSettings) -> KeyPair:
@@ -146,5 +179,6 @@ def _load_pkcs12(data: bytes, store: StoreSettings) -> Any:
         return load_pkcs12(data, None if store.password is None else store.password.encode())
     except ValueError:
         raise ConfigError(
-            store.key, f"{store.location} cannot be opened: it is no PKCS12 store, or its password is another"
+            store.key,
+            f"{store.location} cannot be opened: it is no PKCS12 or JKS store, or its password is another",
         ) from None

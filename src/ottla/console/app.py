@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
-from ottla.console.access.gate import Gate, cookies_of, inside
-from ottla.console.access.sessions import COOKIE, Session
+from ottla.console.access.gate import Gate, cookies_of, inside, token_of
+from ottla.console.access.sessions import Session
 from ottla.console.assets import Assets
 from ottla.console.console import Console
 from ottla.console.context import Context, page_url
@@ -109,7 +109,7 @@ class ConsoleApp:
         if request is None or request.segments[:1] == ["api"]:
             response = _json_error(shown)
         else:
-            session = self.console.sessions.find(cookies_of(request).get(COOKIE))
+            session = self.console.sessions.find(token_of(request))
             response = self._problem(request, shown, session)
         response.headers = (*response.headers, *SECURITY_HEADERS)
         return response
@@ -199,7 +199,7 @@ class ConsoleApp:
         session.flash = "" if request.headers.get("hx-request") != "true" else session.flash
         headers: tuple[tuple[bytes, bytes], ...] = (NO_STORE, (b"vary", b"hx-request"))
         if self.gate.is_new(request, session):
-            headers = (*headers, self.gate.cookie(session))
+            headers = (*headers, self.gate.cookie(request, session))
         return Response(render(template, **values).encode(), 200, HTML, headers)
 
     def _frame(self, request: Request, session: Session | None, section: Section | None) -> dict[str, Any]:
@@ -290,7 +290,8 @@ class ConsoleApp:
                 return _streamed(download)
             except EXPECTED as error:
                 shown = as_user_error(error)
-                if request.headers.get("accept", "").startswith("text/event-stream"):
+                wants_page = request.segments[:1] != ["api"]
+                if not wants_page or request.headers.get("accept", "").startswith("text/event-stream"):
                     return _json_error(shown)
                 return self._problem(request, shown, session)
 
@@ -328,7 +329,7 @@ class ConsoleApp:
     # Fixed pages.
 
     async def _home(self, request: Request) -> Response:
-        clusters = self.gate.clusters_of(self.console.sessions.find(cookies_of(request).get(COOKIE)))
+        clusters = self.gate.clusters_of(self.console.sessions.find(token_of(request)))
         return _redirect(page_url(clusters[0]) if clusters else "/login", 302)
 
     async def _openapi(self, request: Request) -> Response:
@@ -359,7 +360,7 @@ class ConsoleApp:
         except EXPECTED as error:
             return self._login_form(request, as_user_error(error))
         response = _redirect(inside(form.text("to", "/")))
-        response.headers = (*response.headers, self.gate.cookie(session))
+        response.headers = (*response.headers, self.gate.cookie(request, session))
         return response
 
     async def _log_out(self, request: Request) -> Response:

@@ -73,11 +73,13 @@ def as_user_error(error: Exception) -> UserError:
 
 def _of_broker(error: KafkaError) -> UserError:
     name = error.code.name.upper()
-    said = str(error) or (type(error).__doc__ or "").strip().splitlines()[0]
+    said, meaning = str(error), (type(error).__doc__ or "").strip().splitlines()[0]
+    if " " not in said:  # nothing, or only what it is about
+        said = f"{said}: {meaning}" if said else meaning
     status = 403 if error.code in NOT_AUTHORIZED else 404 if error.code in NOT_FOUND else 422
     hint = HINTS.get(error.code, "")
     if status == 403:
-        hint = "The broker's ACLs do not allow it. An admin can see why on the Security page."
+        hint = "The broker's ACLs do not allow it. The page ACLs tells admins why."
     return UserError(f"{_sentence(said)} ({name})", hint, status)
 
 

@@ -43,6 +43,7 @@ def environment() -> Environment:
         rate=rate,
         prose=prose,
         parts=parts,
+        visible=visible,
         tojson_text=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
     )
     found.globals.update(version=__version__)
@@ -127,6 +128,13 @@ def parts(text: str) -> list[str]:
         found.append(text[begin:end])
         begin = end
     return found
+
+
+def visible(text: str) -> str:
+    """Return a name whose invisible characters are written out: some turn what follows them around."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
 
 
 def prose(text: str) -> Markup:

@@ -155,8 +155,8 @@ class ActiveController:
         """Create a delegation token."""
         token_id, now_ms = uuid_text(new_uuid()), self._clock.wall_ms()
         return await self._one(
-            lambda _: machine.create_token(
-                token_id, owner, requester, renewers, max_lifetime_ms, now_ms, self._config()
+            lambda image: machine.create_token(
+                image, token_id, owner, requester, renewers, max_lifetime_ms, now_ms, self._config()
             )
         )
 

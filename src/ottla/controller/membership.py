@@ -44,6 +44,7 @@ class Membership:
         self._registration = BrokerRegistration()
         self._session: Session | None = None
         self._is_candidate = False
+        self._is_stopping = False
         self._keeper: asyncio.Task[None] | None = None
         self._candidacy: asyncio.Task[None] | None = None
         self.term: ControllerTerm | None = None
@@ -83,12 +84,14 @@ class Membership:
 
     async def set_draining(self) -> None:
         """Request that other brokers lead this broker's partitions, because it is stopping."""
+        self._is_stopping = True  # a disk that has space again, or is full, changes nothing about it
         if not self._registration.wants_shutdown:
             await self.register(replace(self._registration, wants_shutdown=True))
 
     async def set_full(self, *, draining: bool, replicas: GroupedReplicas) -> None:
         """Request that other brokers lead all partitions of this broker, or these, because disks are full."""
-        wanted = replace(self._registration, wants_shutdown=draining, full_replicas=replicas)
+        is_leaving = draining or self._is_stopping
+        wanted = replace(self._registration, wants_shutdown=is_leaving, full_replicas=replicas)
         if wanted != self._registration:
             await self.register(wanted)
 

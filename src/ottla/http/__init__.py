@@ -7,6 +7,7 @@
     security   TLS, users and ACLs of one server
     authentication   the user of a request: password, token, certificate
     broker_users     passwords and tokens, verified by the brokers
+    login_queue      whose credentials are verified next
     broker_acls      what a user may do, by the ACLs of the brokers
     origins    refuses what pages of other sites have browsers send
     guard      connections whose request does not come, or is too large, are closed

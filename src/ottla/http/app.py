@@ -62,6 +62,8 @@ class Request:
     headers: Headers
     query: QueryParams
     body: bytes = b""
+    body_bytes: int = 0
+    """How much of the body has come."""
     params: dict[str, str] = field(default_factory=dict)
     """The values of the path's parameters."""
     client: str = "-"
@@ -153,6 +155,8 @@ class HttpApp:
         self.error_page: Callable[[Request | None, HttpError], Response] | None = None
         """Makes the answer of an error; None: JSON. The request is None if it could not be read."""
         self._server = (b"server", server.encode())
+        self._bodies_bytes = 0
+        """The size of all bodies in flight."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -212,7 +216,7 @@ class HttpApp:
                 await self.authenticate(request)
             if self.authorize is not None:
                 self.authorize(request)
-            request.body = await self._read_body(request.headers, receive)
+            request.body = await self._read_body(request, receive)
             if self.around is None:
                 found = await match.handler(request)
             else:
@@ -226,6 +230,8 @@ class HttpApp:
         except Exception:
             log.exception("%s %r failed", scope["method"], scope["path"])
             return self._error(request, HttpError(500, 500, "Internal Server Error"))
+        finally:
+            self._bodies_bytes -= 0 if request is None else request.body_bytes
 
     async def _methods(self, request: Request) -> Response:
         """Answer which methods a path has, as JAX-RS does. It allows nothing to pages of other sites."""
@@ -243,15 +249,18 @@ class HttpApp:
         if is_from_another_site(request.method, request.headers):
             raise HttpError(403, 403, "The request comes from a page of another site")
 
-    async def _read_body(self, headers: Headers, receive: Receive) -> bytes:
-        """Return the body; raise 413 before more of it is read than may be, 408 if it does not come."""
-        limit = self.limits.max_body_bytes
+    async def _read_body(self, request: Request, receive: Receive) -> bytes:
+        """Return the body; raise 413 before more of it is read than may be, 408 if it does not come.
+
+        Raises 503 if too many large bodies are in flight.
+        """
+        limit, headers = self.limits.max_body_bytes, request.headers
         declared = headers.get("content-length", "0")
         if declared.isdigit() and int(declared) > limit:
             raise _TooLarge(limit)
         if declared == "0" and "transfer-encoding" not in headers:
             return b""
-        chunks, size = [], 0
+        chunks = []
         try:
             async with asyncio.timeout(self.limits.body_timeout_s):
                 while True:
@@ -259,21 +268,29 @@ class HttpApp:
                     if message["type"] != "http.request":
                         raise HttpError(400, 400, "The client went away")
                     chunk = message.get("body", b"")
-                    size += len(chunk)
-                    if size > limit:
-                        raise _TooLarge(limit)
+                    self._count(request, len(chunk))
                     chunks.append(chunk)
                     if not message.get("more_body", False):
                         return b"".join(chunks)
         except TimeoutError:
             raise HttpError(408, 408, "The request's body did not come in time") from None
 
+    def _count(self, request: Request, size: int) -> None:
+        """Count a part of a body; raise 413 or 503 if it is too much."""
+        limits = self.limits
+        request.body_bytes += size
+        self._bodies_bytes += size
+        if request.body_bytes > limits.max_body_bytes:
+            raise _TooLarge(limits.max_body_bytes)
+        if self._bodies_bytes > limits.max_bodies_bytes and request.body_bytes > limits.small_body_bytes:
+            raise HttpError(503, 503, "Too many large requests are in flight")
+
     def _error(self, request: Request | None, error: HttpError) -> Response:
         if self.error_page is not None:
             response = self.error_page(request, error)
         else:
             response = json_response(error.as_json(), error.status, self.error_type)
-        if error.status in (400, 408, 413):
+        if error.status in (400, 408, 413, 503):
             # The rest of the body may be in flight.
             response.headers = (*response.headers, (b"connection", b"close"))
         response.headers += error.headers

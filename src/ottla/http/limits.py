@@ -12,6 +12,9 @@ class HttpLimits:
     max_head_bytes: int = 32 * 1024
     """Request line and headers."""
     max_body_bytes: int = 10 * 1024 * 1024
+    max_bodies_bytes: int = 64 * 1024 * 1024
+    """All bodies in flight together. Small ones are accepted beyond it: large ones must not shut them out."""
+    small_body_bytes: int = 64 * 1024
     head_timeout_s: float = 10.0
     """From the connection, or the first byte of a further request, to the end of its headers."""
     body_timeout_s: float = 20.0

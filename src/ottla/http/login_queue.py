@@ -13,7 +13,8 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from ipaddress import IPv6Network
+
+from ottla.common.listeners import network_of
 
 
 class LoginQueue:
@@ -38,7 +39,7 @@ class LoginQueue:
 
     async def _wait(self, address: str, is_known: bool) -> None:
         place = asyncio.get_running_loop().create_future()
-        waiting = self._known if is_known else self._by_address.setdefault(_host(address), deque())
+        waiting = self._known if is_known else self._by_address.setdefault(network_of(address), deque())
         waiting.append(place)
         try:
             await place
@@ -64,11 +65,3 @@ class LoginQueue:
         if waiting:
             self._by_address[address] = waiting  # behind all others
         return place
-
-
-def _host(address: str) -> str:
-    """Return what one client cannot choose freely: of an IPv6 address the first half."""
-    try:
-        return str(IPv6Network((address, 64), strict=False))
-    except ValueError:
-        return address

@@ -15,6 +15,7 @@ Reading order:
       directory_checkpoints, flusher
     log_directories, log_copy           all directories of a broker; moving a log between them
     retention, compaction, maintenance  deleting and compacting segments, and the background tasks
+    survey                              what a stopped broker has, for `ottla cluster rebuild`
     dump                                reading the files for `ottla log dump`
 
 Rules:

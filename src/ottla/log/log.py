@@ -25,7 +25,7 @@ from ottla.log.file_names import DELETED, EPOCH_CHECKPOINT, SNAPSHOT, file_name
 from ottla.log.flush import FlushJob, FlushState
 from ottla.log.loading.replay import aborted_entry, producers_at
 from ottla.log.log_config import LogConfig
-from ottla.log.log_types import AppendResult, Hole, LogRead, TimestampOffset
+from ottla.log.log_types import AppendResult, LogRead, TimestampOffset, UnreadableRange
 from ottla.log.lookup import aborted_between
 from ottla.log.producers import producer_state
 from ottla.log.producers.failed_appends import FailedAppends
@@ -73,7 +73,7 @@ class Log:
         recovery_point: int = 0,
         producers: ProducerState | None = None,
         epochs: EpochCache | None = None,
-        holes: Sequence[Hole] = (),
+        holes: Sequence[UnreadableRange] = (),
         is_damaged: bool = False,
     ) -> None:
         self.topic_partition = topic_partition

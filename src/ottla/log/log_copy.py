@@ -60,7 +60,7 @@ MAX_PIECES = 50
 _INDEXES = (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 
 
-class Piece(NamedTuple):
+class SegmentPart(NamedTuple):
     """A part of a segment that is not copied yet; its file stays readable if it is removed meanwhile."""
 
     base_offset: int
@@ -121,7 +121,7 @@ class LogCopy:
         """Make the directory; may raise OSError. Call it in a thread."""
         self._disk.make_dir(self._path)
 
-    def missing(self, max_bytes: int = ROUND_BYTES) -> list[Piece]:
+    def missing(self, max_bytes: int = ROUND_BYTES) -> list[SegmentPart]:
         """Return what is to be copied next. Call it on the loop; KafkaStorageError if it cannot be opened."""
         if self.log.truncation_count != self._truncations:
             self._truncations = self.log.truncation_count
@@ -129,7 +129,7 @@ class LogCopy:
             self._indexed.clear()
         self._done = {segment: self._done[segment] for segment in self.log.segments if segment in self._done}
         self._indexed.intersection_update(self._done)
-        active, pieces = self.log.active, list[Piece]()
+        active, pieces = self.log.active, list[SegmentPart]()
         for segment in self.log.segments:
             if self._is_copied(segment):
                 continue
@@ -143,14 +143,14 @@ class LogCopy:
                 paths = tuple(segment.files.path(kind) for kind in _INDEXES)
                 self._indexed.add(segment)
             try:
-                pieces.append(Piece(segment.base_offset, segment.open_file(), start, end, paths))
+                pieces.append(SegmentPart(segment.base_offset, segment.open_file(), start, end, paths))
             except OSError as error:
                 raise KafkaStorageError(f"reading {self.log.path}: {error}") from error
             self._done[segment] = end
         self._pending_bytes = sum(each.end - each.start for each in pieces)
         return pieces
 
-    def copy(self, pieces: Iterable[Piece]) -> None:
+    def copy(self, pieces: Iterable[SegmentPart]) -> None:
         """Copy these pieces durably. May run in a thread; raises OSError, or KafkaStorageError if the log
         cannot be read.
         """
@@ -257,7 +257,7 @@ class LogCopy:
             logger.warning("cannot remove %s, will retry at the next start: %s", self._path, error)
 
 
-class MovesFound(NamedTuple):
+class InterruptedMoves(NamedTuple):
     """What a start found of moves that a crash interrupted."""
 
     unfinished: dict[TopicPartition, str]
@@ -266,9 +266,9 @@ class MovesFound(NamedTuple):
     """Complete copies that could not get their name now: the directories that they are in, and why."""
 
 
-def complete_moves(disk: Disk, paths: Iterable[str]) -> MovesFound:
+def complete_moves(disk: Disk, paths: Iterable[str]) -> InterruptedMoves:
     """Complete or undo what a crash left of moves, before the logs are opened."""
-    result = MovesFound({}, {})
+    result = InterruptedMoves({}, {})
     names: dict[str, list[str]] = {}
     for path in paths:
         try:

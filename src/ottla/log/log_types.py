@@ -33,7 +33,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-class Hole(NamedTuple):
+class UnreadableRange(NamedTuple):
     """Offsets that recovery found unreadable between intact batches."""
 
     first_offset: int

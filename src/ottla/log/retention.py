@@ -44,7 +44,7 @@ class AgingSegment(Protocol):
         """Return when its log file last changed."""
 
 
-class Breach(NamedTuple):
+class ExpiredSegments(NamedTuple):
     """The oldest `segment_count` of the remaining segments exceed one limit."""
 
     segment_count: int
@@ -59,7 +59,7 @@ def find_breaches(
     log_end_offset: int,
     high_watermark: int,
     now_ms: int,
-) -> list[Breach]:
+) -> list[ExpiredSegments]:
     """Return which segments exceed which limit, to be removed from the front in this order."""
     ends = [segment.base_offset for segment in segments[1:]]
     removable = sum(1 for end in ends if end <= high_watermark)
@@ -71,9 +71,9 @@ def find_breaches(
         by_size = _over_size(segments, by_start, removable, config.retention_bytes)
         by_time = _over_age(segments, by_size, removable, config.retention_ms, now_ms)
     found = (
-        Breach(by_start, f"below the log start offset {log_start_offset}"),
-        Breach(by_size - by_start, f"retention.bytes={config.retention_bytes}"),
-        Breach(by_time - by_size, f"retention.ms={config.retention_ms}"),
+        ExpiredSegments(by_start, f"below the log start offset {log_start_offset}"),
+        ExpiredSegments(by_size - by_start, f"retention.bytes={config.retention_bytes}"),
+        ExpiredSegments(by_time - by_size, f"retention.ms={config.retention_ms}"),
     )
     return [breach for breach in found if breach.segment_count]
 

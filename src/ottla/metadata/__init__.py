@@ -9,6 +9,7 @@ Reading order:
     registration               what a broker publishes about itself while its session is alive
     store                      the interface of a store: append, read, watch, sessions, election
     state                      the newest image and its subscribers; the task that follows the log
+    history                    controller terms, which tell two histories of a store apart
     backup_file, local_copy    the metadata as a file; the copy beside the logs of each broker
     rebuild                    the metadata of a cluster from the data of its brokers
     embedded                   one SQLite file, for one broker

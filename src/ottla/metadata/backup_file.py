@@ -69,10 +69,15 @@ def encode_backup(backup: Backup) -> bytes:
     return body + f"{_json(end)}\n".encode()
 
 
+def is_backup(data: bytes) -> bool:
+    """Tell whether this is the content of a backup, as far as its first line says."""
+    return _object(data.partition(b"\n")[0]).get("format") == FORMAT
+
+
 def decode_backup(data: bytes) -> Backup:
     """Return what the file contains; raise MetadataError if it cannot be trusted."""
     head = _object(data.partition(b"\n")[0])
-    if head.get("format") != FORMAT:
+    if not is_backup(data):
         raise MetadataError("this is not a backup of Ottla")
     if head.get("v") != VERSION:
         raise MetadataError(f"this backup has version {head.get('v')}: it was written by a newer Ottla")

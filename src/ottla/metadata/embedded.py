@@ -56,10 +56,15 @@ COUNTERS = ("controller_epoch", "broker_epoch")
 
 
 def _keep_from_others(path: Path) -> None:
-    """Let only its owner read the file: it has the keys of SCRAM users and the passwords in configs."""
+    """Let only its owner read the file: it has the keys of SCRAM users and the passwords in configs.
+
+    A file that exists is not opened: closing it would end the locks that this process has on it.
+    """
     with suppress(OSError):  # SQLite tells what is wrong
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        path.chmod(0o600)
+        if path.exists():
+            path.chmod(0o600)
+        else:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 class MetadataFile:

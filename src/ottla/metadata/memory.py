@@ -50,7 +50,7 @@ def no_latency() -> float:
 
 
 @dataclass(slots=True)
-class _Live:
+class _LiveSession:
     """A live session and its broker's registration."""
 
     session: Session
@@ -93,7 +93,7 @@ class MemoryServer:
         self._is_new_term = True
         self.controller: Session | None = None
         self._candidates: list[tuple[Session, asyncio.Future[int]]] = []
-        self._live: dict[int, _Live] = {}
+        self._live: dict[int, _LiveSession] = {}
         self._broker_epoch = 0
         self._cut: dict[int, asyncio.Event] = {}
         self._cut_s: dict[int, float] = {}
@@ -227,7 +227,7 @@ class MemoryServer:
         self._broker_epoch += 1
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         session = Session(node_id, self._broker_epoch, lost)
-        self._live[node_id] = _Live(session, registration)
+        self._live[node_id] = _LiveSession(session, registration)
         self._notify(self._session_watchers)
         return session
 

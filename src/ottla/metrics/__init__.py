@@ -7,6 +7,7 @@ Reading order:
     health              the responses of /healthz and /readyz
     metric              how a metric is declared; catalogue lists all of them
     jmx_metrics, exporter_metrics, own_metrics          the declarations
+    view                the parts of a broker that metrics are read from
     samples             the values that one scrape collects
     broker_source, partition_source, coordinator_source where the values come from
     recent              event loop lag, and latencies of the last minutes

@@ -75,7 +75,7 @@ def partitions(view: BrokerView, samples: Samples) -> Iterator[None]:
     services = view.services
     limit = services.config.ottla_metrics_max_partitions
     sums, shown = _Sums(), 0
-    logs, led = _LogRows(samples), _LedRows(samples)
+    logs, led = _LogRows(samples), _LeaderRows(samples)
     for partition in services.partitions:
         topic_partition = partition.topic_partition
         image = services.cluster.image.partition(topic_partition.topic, topic_partition.partition)
@@ -121,7 +121,7 @@ class _LogRows:
         self._segments.append(len(log.segments))
 
 
-class _LedRows:
+class _LeaderRows:
     """The metrics of each partition that is led here, as columns."""
 
     def __init__(self, samples: Samples) -> None:

@@ -70,6 +70,10 @@ class IdleTracker:
             self._activity_seen, self._since_ms = activity, now_ms
         return now_ms - self._since_ms
 
+    def silent_ms(self, activity: int, now_ms: int) -> int:
+        """Return how long `activity` has not changed, as of the last check."""
+        return 0 if activity != self._activity_seen else now_ms - self._since_ms
+
     def is_idle(self, activity: int) -> bool:
         """Return whether nothing has happened since the last check."""
         return activity == self._activity_seen
@@ -79,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
     """A client's connection. Handlers use the interface `Peer` of api/support/context.py."""
 
     __slots__ = (
+        "_begun_ms",
         "_filled",
         "_frame",
         "_frame_bytes",
@@ -142,7 +147,8 @@ class Connection(asyncio.BufferedProtocol):
         self._holds = 0  # calls of `hold` without `release`, and one while the connection is muted
         self._muting: asyncio.TimerHandle | None = None
         self.pending_responses = PendingResponses(server.requests)
-        self._idle_tracker = IdleTracker(server.clock.mono_ms())
+        self._begun_ms = server.clock.mono_ms()
+        self._idle_tracker = IdleTracker(self._begun_ms)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to serve, unless a connection limit is reached; with TLS, the handshake is done."""
@@ -151,7 +157,9 @@ class Connection(asyncio.BufferedProtocol):
         self.host = address[0]
         self.peer = f"{address[0]}:{address[1]}"
         self._writer = ReplyWriter(self._transport, self._stats, self._resume, self.abort)
-        delay_s = self._server.admit(self)
+        # With TLS, its address was within its quota before the handshake.
+        throttle_ms = 0 if self._security.tls is not None else self._server.throttle_ms(self.host)
+        delay_s = throttle_ms / 1000 if throttle_ms else self._server.admit(self)
         self._is_open = delay_s is None
         if delay_s is not None:
             self.is_closing = True
@@ -469,6 +477,29 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._writer.busy:
             # Unread bytes in the socket would turn the close into a reset, and lose replies on their way.
             self._writer.close_gracefully(linger=not self._idle_tracker.is_idle(self._activity(False)))
+
+    @property
+    def is_unauthenticated(self) -> bool:
+        """Return whether the client has not authenticated, and may still do so."""
+        sasl = self.sasl
+        return sasl is not None and not sasl.is_authenticated and not sasl.has_failed
+
+    def check_stranger(self, now_ms: int, *, is_crowded: bool) -> None:
+        """Close if the client takes too long to authenticate; called before `check`, as often.
+
+        `is_crowded`: it may be silent for a short time only.
+        """
+        if not self._is_open or self.is_closing:
+            return
+        limits = self._server.limits
+        if self._muting is not None:
+            self._begun_ms = now_ms
+        elif now_ms - self._begun_ms >= limits.authentication_ms:
+            self.abort(f"closed: it has not authenticated within {limits.authentication_ms} ms")
+        elif is_crowded and self._idle_tracker.silent_ms(self._activity(False), now_ms) >= (
+            limits.crowded_authentication_ms
+        ):
+            self.abort("closed: it has not authenticated, and sends nothing, while many others do so")
 
     def check(self, now_ms: int, is_memory_scarce: bool) -> None:
         """Close if the peer has been idle or stalled for too long; called for every connection about once a

@@ -29,6 +29,7 @@ class WaitingPeer:
 
     sock: socket.socket
     host: str
+    """Its address; of an IPv6 address the network, in which one client may have as many as it likes."""
     name: str
     """Address and port, for log lines."""
     since_ms: int

@@ -53,6 +53,12 @@ class NetworkLimits:
     """How long a TLS handshake may take."""
     crowded_handshake_ms: int = 2_000
     """How long it may take while others wait for their turn."""
+    authentication_ms: int = 10_000
+    """How long a client may take to authenticate."""
+    unauthenticated: int = 256
+    """If more clients than these have not authenticated, the silent ones among them are closed early."""
+    crowded_authentication_ms: int = 2_000
+    """How long they may be silent then."""
     max_idle_ms: int = 600_000
     """connections.max.idle.ms; negative for no limit"""
     stall_ms: int = 30_000

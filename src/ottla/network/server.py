@@ -115,19 +115,28 @@ class Server:
         self.handshakes.evict_slow()
         for connection in self._table.silent_since(now_ms - self.limits.first_request_ms):
             self._reject(connection, "it sent no request, and only the reserve for brokers is left")
+        strangers = sum(each.is_unauthenticated for each in self._table.all)
         for connection in list(self._table.all):
+            if connection.is_unauthenticated:
+                connection.check_stranger(now_ms, is_crowded=strangers > self.limits.unauthenticated)
             connection.check(now_ms, is_memory_scarce)
 
     # For connections
 
+    def throttle_ms(self, host: str) -> int:
+        """Record a new connection of an address; return in how many milliseconds it is to be closed.
+
+        0: the address is within its quota.
+        """
+        if self.address_quotas is None:
+            return 0
+        throttle_ms = self.address_quotas.connected(host, self.clock.mono_ms())
+        self.stats.throttled += throttle_ms > 0
+        return throttle_ms
+
     def admit(self, connection: Connection) -> float | None:
         """Count a new connection, or reject it: return None, or in how many seconds it is to be closed."""
         now_ms = self.clock.mono_ms()
-        if self.address_quotas is not None:
-            throttle_ms = self.address_quotas.connected(connection.host, now_ms)
-            if throttle_ms:
-                self.stats.throttled += 1
-                return throttle_ms / 1000
         if self._is_stopping:
             reason: str | None = "the broker is stopping"
         else:
@@ -208,7 +217,7 @@ class Server:
             )
         else:
             turn_ms = functools.partial(self.turn_ms, listener.name)
-            server = TlsListener(self.handshakes, factory, security, BACKLOG, turn_ms)
+            server = TlsListener(self.handshakes, factory, security, BACKLOG, turn_ms, self.throttle_ms)
             await server.bind(host, listener.port)
         self._servers.append(server)
         for sock in server.sockets:

@@ -4,7 +4,7 @@ A handshake costs about a millisecond of the processor, and the peer decides whe
 are in flight on all listeners together; the next peers wait in a queue that is fair between addresses. While
 others wait, a handshake that takes longer than two seconds is cut off, and one of an address that holds many
 places gives way to another address after a quarter of a second. Where connections are accepted at a rate, the
-next one waits for its turn before its handshake.
+next one waits for its turn before its handshake; one over the quota of its address gets none.
 
 asyncio's own servers would begin every handshake at once, with one permanent TLS context; here the listener's
 current context is used, so certificates can change.
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.common.clock import Clock
+from ottla.common.listeners import network_of
 from ottla.network.handshake_queue import HandshakeQueue, WaitingPeer
 from ottla.network.limits import NetworkLimits, NetworkStats
 from ottla.network.listener_security import ListenerSecurity
@@ -34,6 +35,8 @@ GREEDY_MS = 250
 """How long a handshake of an address with many may take while another address waits."""
 GREEDY_PART = 4
 """An address has many if it holds one of so many parts of the places."""
+MAX_UNSERVED = 500
+"""How many connections over the quota of their address are kept open for a while."""
 RETRY_S = 1.0
 """How long to wait after the system had no descriptor left."""
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -83,7 +86,8 @@ class TlsHandshakes:
             self._per_host[peer.host] = self._per_host.get(peer.host, 0) + 1
             task.add_done_callback(self._done)
 
-        peer = WaitingPeer(sock, address[0], f"{address[0]}:{address[1]}", self._clock.mono_ms(), begin)
+        host, name = network_of(address[0]), f"{address[0]}:{address[1]}"
+        peer = WaitingPeer(sock, host, name, self._clock.mono_ms(), begin)
         self._queue.add(peer, self._limits.waiting_handshakes)
 
     def evict_slow(self) -> None:
@@ -178,12 +182,14 @@ class TlsListener:
         security: ListenerSecurity,
         backlog: int,
         turn_ms: Callable[[], int] = lambda: 0,
+        throttle_ms: Callable[[str], int] = lambda _: 0,
     ) -> None:
         self._handshakes = handshakes
         self._factory = factory
         self._security = security
         self._backlog = backlog
         self._turn_ms = turn_ms
+        self._throttle_ms = throttle_ms
         self._waiting: dict[socket.socket, asyncio.TimerHandle] = {}
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
@@ -246,6 +252,9 @@ class TlsListener:
                 self._loop.call_later(RETRY_S, self._watch, sock)
                 return
             accepted.setblocking(False)
+            if throttle_ms := self._throttle_ms(address[0]):
+                self._close_later(accepted, throttle_ms)
+                continue
             wait_ms = self._turn_ms()
             if wait_ms:
                 self._wait(sock, accepted, address, wait_ms)
@@ -262,6 +271,18 @@ class TlsListener:
 
         self._loop.remove_reader(sock)
         self._waiting[accepted] = self._loop.call_later(wait_ms / 1000, begin)
+
+    def _close_later(self, accepted: socket.socket, delay_ms: int) -> None:
+        """Close a connection that is not served after a time, so that its client does not retry at once."""
+
+        def close() -> None:
+            del self._waiting[accepted]
+            accepted.close()
+
+        if len(self._waiting) >= MAX_UNSERVED:
+            accepted.close()
+        else:
+            self._waiting[accepted] = self._loop.call_later(delay_ms / 1000, close)
 
     def _start(self, accepted: socket.socket, address: Any) -> None:
         self._handshakes.start(accepted, address, self._factory, self._security)

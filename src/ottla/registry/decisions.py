@@ -28,15 +28,6 @@ from ottla.registry.state import RegistryState
 from ottla.registry.subjects import context_of, parse_subject
 
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")
-LEVELS = (
-    "NONE",
-    "BACKWARD",
-    "BACKWARD_TRANSITIVE",
-    "FORWARD",
-    "FORWARD_TRANSITIVE",
-    "FULL",
-    "FULL_TRANSITIVE",
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ that Protobuf has, without the name of the schema.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,14 +15,23 @@ from ottla.registry.serdes.codecs import PROTOBUF, Codec, CodecOptions, text_cod
 from ottla.registry.serdes.errors import SerdeError
 from ottla.registry.serdes.framing import Frame
 from ottla.registry.serdes.registry_client import Schema
+from ottla.registry.sized_cache import SizedCache
 
 LENGTH_BYTES = 4
 MAX_NAMED = 1_000
 """How many records an answer names."""
 
 
-@functools.lru_cache(maxsize=100)
+kept: SizedCache[Source, Codec] = SizedCache(100, 8 << 20)
+"""What decodes with a schema."""
+
+
 def _codec(source: Source) -> Codec:
+    size = len(source.text) + sum(len(text) for _, text in source.references)
+    return kept.get(source, size, lambda: _make_codec(source))
+
+
+def _make_codec(source: Source) -> Codec:
     references = dict(source.references)
     if source.schema_type == PROTOBUF:
         from ottla.registry.serdes.protobuf_codec import ProtobufCodec, load_file

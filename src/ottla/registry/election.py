@@ -13,43 +13,19 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from kio.schema.errors import ErrorCode
-from kio.schema.heartbeat.v4 import HeartbeatRequest, HeartbeatResponse
-from kio.schema.join_group.v9 import JoinGroupRequest, JoinGroupResponse
-from kio.schema.join_group.v9.request import JoinGroupRequestProtocol
-from kio.schema.leave_group.v5 import LeaveGroupRequest, LeaveGroupResponse
-from kio.schema.leave_group.v5.request import MemberIdentity
-from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
-from kio.schema.sync_group.v5.request import SyncGroupRequestAssignment
-
-from ottla.client import ClientError, KafkaError
 from ottla.client.cluster import Cluster
-from ottla.client.coordinators import CoordinatorKind, Coordinators
-from ottla.client.errors import raise_for
-from ottla.common.log_limit import RepeatedWarnings
-from ottla.protocol.errors import (
-    IllegalGeneration,
-    MemberIdRequired,
-    NotCoordinator,
-    RebalanceInProgress,
-    UnknownMemberId,
-)
-from ottla.protocol.types import GroupId, i32
-from ottla.wire.connection import Connection, milliseconds
+from ottla.client.group_membership import GroupMembership, GroupOptions
 
 log = logging.getLogger(__name__)
 
 GROUP_ID = "schema-registry"
 PROTOCOL_TYPE = "sr"
 PROTOCOL = "v0"
-SESSION_TIMEOUT_MS = 10_000
-REBALANCE_TIMEOUT_MS = 60_000
-HEARTBEAT_S = 3.0
-PAUSE_S = 0.5
 DUPLICATE_URLS = 1
 
 
@@ -95,13 +71,7 @@ class Election:
         self.changed = asyncio.Event()
         """Set whenever `leader_url` may have changed."""
         self.url = url_of(identity_of(url))
-        self._cluster = cluster
-        self._coordinators = Coordinators(cluster)
-        self._group_id = group_id
-        self._member_id = ""
-        self._generation = -1
-        self._warnings = RepeatedWarnings(log)
-        self._task: asyncio.Task[None] | None = None
+        self._group = GroupMembership(cluster, GroupOptions(group_id, PROTOCOL_TYPE, PROTOCOL), self)
 
     @property
     def is_leader(self) -> bool:
@@ -109,114 +79,50 @@ class Election:
         return self.leader_url == self.url
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run(), name="registry election")
+        self._group.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        if self._member_id:
-            await self._leave()
+        await self._group.stop()
 
-    def _know(self, leader_url: str | None) -> None:
+    # The group: see GroupEvents in client/group_membership.py.
+
+    async def group_metadata(self) -> bytes:
+        """Return where this process is."""
+        return _encoded(identity_of(self.url))
+
+    async def assign(self, members: Mapping[str, bytes], leader: str) -> dict[str, bytes]:
+        """Name the elected writer to all members."""
+        elected = elect({member: json.loads(metadata) for member, metadata in members.items()})
+        return dict.fromkeys(members, _encoded(elected))
+
+    async def on_assigned(self, assignment: bytes, generation: int, member_id: str) -> bool:
+        """Note who is elected."""
+        elected = json.loads(assignment)
+        if elected.get("error") == DUPLICATE_URLS:
+            log.error("several registry processes say that they are at the same URL: see --advertise")
+            self._set_leader(None)
+            return False
+        identity = elected.get("master_identity")
+        self._set_leader(None if identity is None else url_of(identity))
+        return False
+
+    async def on_rejoin(self) -> None:
+        """Forget who is elected: without a confirmed election this process must not write."""
+        self._set_leader(None)
+
+    async def on_lost(self) -> None:
+        """Forget who is elected."""
+        self._set_leader(None)
+
+    def _set_leader(self, leader_url: str | None) -> None:
         if leader_url != self.leader_url:
             log.info("the elected writer of schemas is %s", leader_url or "unknown")
         self.leader_url = leader_url
         self.changed.set()
 
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self._join()
-                await self._stay()
-            except RebalanceInProgress:
-                pass
-            except (UnknownMemberId, IllegalGeneration):
-                self._member_id, self._generation = "", -1
-            except (KafkaError, ClientError) as error:
-                self._coordinators.forget(CoordinatorKind.GROUP, self._group_id)
-                if not isinstance(error, NotCoordinator | MemberIdRequired):
-                    self._warnings.warn("failed", f"the election failed, retrying: {error}")
-                await asyncio.sleep(PAUSE_S)
-            self._know(None)  # without a confirmed election this process must not write
 
-    async def _connection(self) -> Connection:
-        return await self._coordinators.connect(CoordinatorKind.GROUP, self._group_id)
-
-    async def _join(self) -> None:
-        connection = await self._connection()
-        metadata = json.dumps(identity_of(self.url), separators=(",", ":")).encode()
-        request = JoinGroupRequest(
-            group_id=GroupId(self._group_id),
-            session_timeout=milliseconds(SESSION_TIMEOUT_MS),
-            rebalance_timeout=milliseconds(REBALANCE_TIMEOUT_MS),
-            member_id=self._member_id,
-            group_instance_id=None,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=(JoinGroupRequestProtocol(name=PROTOCOL, metadata=metadata),),
-        )
-        joined = await connection.request(
-            request, JoinGroupResponse, timeout_ms=REBALANCE_TIMEOUT_MS + SESSION_TIMEOUT_MS
-        )
-        if joined.error_code == ErrorCode.member_id_required and not self._member_id:
-            self._member_id = joined.member_id
-            return await self._join()
-        raise_for(joined.error_code, self._group_id)
-        self._member_id, self._generation = joined.member_id, joined.generation_id
-        assignments: tuple[SyncGroupRequestAssignment, ...] = ()
-        if joined.leader == joined.member_id:
-            members = {each.member_id: json.loads(each.metadata) for each in joined.members}
-            elected = json.dumps(elect(members), separators=(",", ":")).encode()
-            assignments = tuple(
-                SyncGroupRequestAssignment(member_id=each, assignment=elected) for each in members
-            )
-        return await self._sync(connection, assignments)
-
-    async def _sync(
-        self, connection: Connection, assignments: tuple[SyncGroupRequestAssignment, ...]
-    ) -> None:
-        request = SyncGroupRequest(
-            group_id=GroupId(self._group_id),
-            generation_id=i32(self._generation),
-            member_id=self._member_id,
-            group_instance_id=None,
-            protocol_type=PROTOCOL_TYPE,
-            protocol_name=PROTOCOL,
-            assignments=assignments,
-        )
-        answer = await connection.request(request, SyncGroupResponse, timeout_ms=REBALANCE_TIMEOUT_MS)
-        raise_for(answer.error_code, self._group_id)
-        elected = json.loads(answer.assignment)
-        if elected.get("error") == DUPLICATE_URLS:
-            log.error("several registry processes say that they are at the same URL: see --advertise")
-            self._know(None)
-            return
-        identity = elected.get("master_identity")
-        self._know(None if identity is None else url_of(identity))
-
-    async def _stay(self) -> None:
-        """Send heartbeats until the group is to be joined again."""
-        while True:
-            await asyncio.sleep(HEARTBEAT_S)
-            request = HeartbeatRequest(
-                group_id=GroupId(self._group_id),
-                generation_id=i32(self._generation),
-                member_id=self._member_id,
-                group_instance_id=None,
-            )
-            answer = await (await self._connection()).request(
-                request, HeartbeatResponse, timeout_ms=SESSION_TIMEOUT_MS
-            )
-            raise_for(answer.error_code, self._group_id)
-
-    async def _leave(self) -> None:
-        identity = MemberIdentity(member_id=self._member_id, reason="the registry stops")
-        request = LeaveGroupRequest(group_id=GroupId(self._group_id), members=(identity,))
-        try:
-            async with asyncio.timeout(2):
-                await (await self._connection()).request(request, LeaveGroupResponse)
-        except (KafkaError, ClientError, TimeoutError) as error:
-            log.info("the group could not be left: %s", error)
+def _encoded(data: dict[str, Any]) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode()

@@ -10,6 +10,8 @@ from ottla.http.errors import HttpError
 
 LEVEL_NAMES = "none, backward, forward, full, backward_transitive, forward_transitive, and full_transitive"
 
+TIMED_OUT = 50002
+
 
 class RegistryError(HttpError):
     """An answer that is an error: a code of Confluent's and its message."""
@@ -149,7 +151,7 @@ def context_not_empty(context: str) -> RegistryError:
 
 def timed_out(message: str) -> RegistryError:
     """Return the error for what was not done in time; whether it is done later is not known."""
-    return RegistryError(50002, message)
+    return RegistryError(TIMED_OUT, message)
 
 
 def forwarding_failed(message: str) -> RegistryError:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ottla.registry import formats
+from ottla.registry import decoding, formats
 from ottla.registry.decoding import Decode
 from ottla.registry.formats import Entity, InvalidSchema, ParsedSchema
 from ottla.registry.registration import Source
+from ottla.registry.sized_cache import SizedCache
 
 __all__ = [
     "ChangeTags",
@@ -26,6 +26,7 @@ __all__ = [
     "PropagateTags",
     "Render",
     "Tags",
+    "forget",
     "warm_up",
 ]
 
@@ -37,11 +38,26 @@ class JobFailed(Exception):
     """A job ended its process, or failed in a way that it should not."""
 
 
-@functools.lru_cache(maxsize=500)
+MAX_KEPT = 500
+MAX_KEPT_CHARS = 8 << 20
+"""Most text in the schemas that are kept parsed: each takes up to two hundred times its text."""
+_kept: SizedCache[tuple[Source, bool, bool], ParsedSchema] = SizedCache(MAX_KEPT, MAX_KEPT_CHARS)
+_kept_resolved: SizedCache[Source, str] = SizedCache(MAX_KEPT, MAX_KEPT_CHARS)
+
+
+def forget() -> None:
+    """Forget all schemas that are kept, to have their memory."""
+    for cache in (_kept, _kept_resolved, decoding.kept):
+        cache.clear()
+
+
 def _parsed(source: Source, normalize: bool = False, validate: bool = False) -> ParsedSchema:
-    return formats.parse(
-        source.schema_type, source.text, dict(source.references), normalize=normalize, validate=validate
-    )
+    def parse() -> ParsedSchema:
+        return formats.parse(
+            source.schema_type, source.text, dict(source.references), normalize=normalize, validate=validate
+        )
+
+    return _kept.get((source, normalize, validate), _size([source]), parse)
 
 
 def _size(sources: Sequence[Source]) -> int:
@@ -213,10 +229,13 @@ class FindEquivalent:
         return None
 
 
-@functools.lru_cache(maxsize=500)
 def _resolved(source: Source) -> str:
     """Return an Avro schema with all types written out, and its keys in order."""
-    return json.dumps(json.loads(_parsed(source).formatted("resolved")), sort_keys=True)
+
+    def resolve() -> str:
+        return json.dumps(json.loads(_parsed(source).formatted("resolved")), sort_keys=True)
+
+    return _kept_resolved.get(source, _size([source]), resolve)
 
 
 Job = Parse | Check | Render | FindEquivalent | ChangeTags | PropagateTags | FindTags | Decode

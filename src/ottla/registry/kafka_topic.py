@@ -15,7 +15,7 @@ from typing import Self, cast
 from kio.static.primitive import i32Timedelta
 
 from ottla.client import AsyncConsumer, ClientError, ConsumerOptions, KafkaError, LogTruncated, NoOffset
-from ottla.client.admin.topic_admin import TopicAdmin
+from ottla.client.admin.topic_admin import TopicAdmin, create_compacted_topic
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster, TopicInfo
 from ottla.client.errors import error_for
@@ -23,11 +23,9 @@ from ottla.common.ids import TopicPartition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import (
     InvalidRecord,
-    InvalidReplicationFactor,
     InvalidUpdateVersion,
     MessageTooLarge,
     RecordListTooLarge,
-    TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
 from ottla.protocol.own_messages import ConditionalAppendRequest, ConditionalAppendResponse
@@ -38,7 +36,6 @@ from ottla.registry.topic import Conflict, LogRecord, LogReset, Read, RecordTooL
 log = logging.getLogger(__name__)
 
 WRITE_HEADER = "ottla-write"
-MAX_REPLICAS = 3
 APPEND_TIMEOUT_S = 2.0
 
 
@@ -166,31 +163,14 @@ async def ensure_topic(cluster: Cluster, name: str) -> None:
     try:
         found = await cluster.topic(name)
     except UnknownTopicOrPartition:
-        await _create(cluster, name)
+        if await create_compacted_topic(cluster, name):
+            log.info("created the topic %s", name)
         found = await _await_topic(cluster, name)
     if len(found.partitions) != 1:
         raise WrongTopic(f"{name} has {len(found.partitions)} partitions: the schemas need a topic with one")
     policy = (await TopicAdmin(cluster).topics_config("cleanup.policy", [name])).get(name, "compact")
     if "compact" not in policy:
         raise WrongTopic(f"{name} has cleanup.policy={policy}, which loses schemas: it must be compact")
-
-
-async def _create(cluster: Cluster, name: str) -> None:
-    replicas = min(MAX_REPLICAS, max(1, len(cluster.brokers)))
-    while True:
-        try:
-            await TopicAdmin(cluster).create_topic(
-                name, partitions=1, replication_factor=replicas, configs={"cleanup.policy": "compact"}
-            )
-        except TopicAlreadyExists:
-            return
-        except InvalidReplicationFactor:
-            if replicas == 1:
-                raise
-            replicas -= 1
-            continue
-        log.info("the topic %s is created, with %d replicas", name, replicas)
-        return
 
 
 async def _await_topic(cluster: Cluster, name: str) -> TopicInfo:

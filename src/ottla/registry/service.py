@@ -35,7 +35,7 @@ from ottla.registry.registration import Examined, Prepared, RegisterRequest, Sou
 from ottla.registry.schema_log import SchemaLog
 from ottla.registry.state import RegistryState
 from ottla.registry.topic import Conflict
-from ottla.registry.workers import JobTimedOut, Workers
+from ottla.registry.workers import JobTimedOut, Workers, WorkersBusy
 
 log = logging.getLogger(__name__)
 
@@ -142,8 +142,10 @@ class Registry:
         others = tuple(source for _, source in known)
         try:
             found = await self._process(FindEquivalent(replace(prepared.source, text=canonical), others))
-        except errors.RegistryError:  # the others take too long to parse: it counts as another schema
-            return None
+        except errors.RegistryError as error:
+            if error.code == errors.TIMED_OUT:
+                raise
+            return None  # the others take too long to parse: it counts as another schema
         return None if found is None else known[found][0]
 
     async def _register(
@@ -210,6 +212,8 @@ class Registry:
             raise errors.invalid_schema(
                 "The schema took too long to parse or to compare: it is too large or too deeply nested"
             ) from None
+        except WorkersBusy:
+            raise errors.timed_out("The registry is busy with other schemas. Try again") from None
         except JobFailed as error:
             log.error("a job on a schema failed: %s", error)
             raise errors.RegistryError(500, "The schema could not be processed") from None
@@ -271,8 +275,8 @@ class Registry:
             try:
                 prepared = registration.prepare_lookup(state, name, request, normalize=normalize)
                 canonical = await self._canonical(prepared, is_new=False)
-            except errors.RegistryError:
-                if name == subject:
+            except errors.RegistryError as error:
+                if name == subject or error.code == errors.TIMED_OUT:
                     raise
                 continue
             found = registration.find_completed(state, name, prepared, canonical, deleted=deleted)

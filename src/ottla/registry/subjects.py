@@ -49,15 +49,25 @@ class Subject:
         return self.prefix + self.name
 
 
-@lru_cache(maxsize=65536)
+MAX_KEPT_CHARS = 300
+"""Longer names are parsed anew each time: a request can hold one of megabytes."""
+
+
 def parse_subject(text: str) -> Subject:
     """Split a subject as a client writes it."""
+    return _parse_kept(text) if len(text) <= MAX_KEPT_CHARS else _parse(text)
+
+
+def _parse(text: str) -> Subject:
     if text.startswith(":."):
         context, _, name = text[1:].partition(":")
         return Subject(context, name)
     if text.startswith(WILDCARD):
         return Subject("*", text[len(WILDCARD) :])
     return Subject(DEFAULT_CONTEXT, text)
+
+
+_parse_kept = lru_cache(maxsize=65536)(_parse)
 
 
 def normalize_subject(text: str) -> str:

@@ -27,7 +27,11 @@ def _send(out: BinaryIO, outcome: Any) -> None:
 def outcome_of(job: jobs.Job) -> Any:
     """Do a job; return its result, or the error that it ended with."""
     try:
-        return job.run()
+        try:
+            return job.run()
+        except MemoryError:  # perhaps the schemas of earlier jobs have it
+            jobs.forget()
+            return job.run()
     except jobs.InvalidSchema as error:
         return error
     except (MemoryError, RecursionError):

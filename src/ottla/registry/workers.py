@@ -1,8 +1,9 @@
 """Parse and check schemas in worker processes, so that no schema blocks the event loop.
 
 A job runs in a separate process, with a deadline and a memory limit. A job that takes too long fails;
-its process is replaced, and no other request is affected. Jobs and results are pickled
-between processes of ours: what comes from a client is only ever the text inside a job.
+its process is replaced, and no other request is affected. Jobs that wait for a process have their whole
+deadline left once they run: else the last ones would fail for the first ones, and cost a process each. Jobs
+and results are pickled between processes of ours: what comes from a client is only the text inside a job.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import contextlib
 import logging
 import pickle
 import sys
-from collections import OrderedDict
 from types import TracebackType
 from typing import Any, Self
 
 from ottla.registry import jobs
 from ottla.registry.jobs import JobFailed
+from ottla.registry.sized_cache import SizedCache
 from ottla.registry.worker_process import LENGTH_BYTES
 
 log = logging.getLogger(__name__)
@@ -26,11 +27,14 @@ PIPE_BYTES = 1024 * 1024
 START_TIMEOUT_S = 60.0
 MAX_CACHED = 2_000
 MAX_CACHED_CHARS = 64 * 1024 * 1024
-_NOTHING = object()
 
 
 class JobTimedOut(Exception):
     """A job was not done by its deadline."""
+
+
+class WorkersBusy(Exception):
+    """No process became free in time; the job may be repeated."""
 
 
 class _Worker:
@@ -92,13 +96,13 @@ class _Worker:
 class Workers:
     """A few processes; jobs wait for a free one."""
 
-    def __init__(self, count: int = 2, deadline_s: float = 5.0) -> None:
+    def __init__(self, count: int = 2, deadline_s: float = 5.0, wait_s: float = 20.0) -> None:
         self._deadline_s = deadline_s
+        self._wait_s = wait_s
         self._count = count
         self._free: asyncio.Queue[_Worker | None] = asyncio.Queue()
         self._all: set[_Worker] = set()
-        self._cache: OrderedDict[jobs.Job, Any] = OrderedDict()
-        self._cached_chars = 0
+        self._cache: SizedCache[jobs.Job, Any] = SizedCache(MAX_CACHED, MAX_CACHED_CHARS)
 
     async def __aenter__(self) -> Self:
         for _ in range(self._count):
@@ -112,32 +116,32 @@ class Workers:
             await self._end(worker)
 
     async def run(self, job: jobs.Job) -> Any:
-        """Return a job's result, perhaps one from before; raise what it raised, or JobTimedOut, JobFailed."""
+        """Return a job's result, perhaps one from before.
+
+        Raises what the job raised, or JobTimedOut, WorkersBusy, JobFailed.
+        """
         if isinstance(job, jobs.Decode):  # of records, which are all different
             return await self._run(job)
-        outcome = self._cache.get(job, _NOTHING)
-        if outcome is _NOTHING:
+        if job in self._cache:
+            outcome = self._cache[job]
+        else:
             outcome = await self._run(job)
             if not isinstance(outcome, JobFailed):
-                self._remember(job, outcome)
-        else:
-            self._cache.move_to_end(job)
+                self._cache.put(job, outcome, job.size)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
     async def _run(self, job: jobs.Job) -> Any:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._deadline_s
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(self._wait_s):
                 worker = await self._free.get()
         except TimeoutError:
-            raise JobTimedOut from None
+            raise WorkersBusy from None
         try:
             if worker is None:
                 worker = await self._start()
-            outcome = await worker.run(job, max(0.01, deadline - loop.time()))
+            outcome = await worker.run(job, self._deadline_s)
         except BaseException:
             if worker is not None:
                 await self._end(worker)
@@ -154,10 +158,3 @@ class Workers:
     async def _end(self, worker: _Worker) -> None:
         self._all.discard(worker)
         await worker.kill()
-
-    def _remember(self, job: jobs.Job, outcome: Any) -> None:
-        self._cache[job] = outcome
-        self._cached_chars += job.size
-        while len(self._cache) > MAX_CACHED or self._cached_chars > MAX_CACHED_CHARS:
-            old, _ = self._cache.popitem(last=False)
-            self._cached_chars -= old.size

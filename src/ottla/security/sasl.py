@@ -36,7 +36,7 @@ class WrongState(Exception):
     """The request does not fit the state of the authentication; the message says why."""
 
 
-class TooSoon(Exception):
+class ReauthenticationTooSoon(Exception):
     """The client has authenticated again less than a second ago."""
 
 
@@ -84,7 +84,7 @@ class SaslSession:
         return api_key in FIRST_APIS and not self.has_failed
 
     def handshake(self, mechanism: str, mono_ms: int, *, is_raw: bool = False) -> None:
-        """Begin an authentication; UnsupportedMechanism, WrongState or TooSoon if that is not possible.
+        """Begin an authentication; raise UnsupportedMechanism, WrongState or ReauthenticationTooSoon.
 
         `is_raw`: until it ends, frames are the messages of the mechanism and not requests.
         """
@@ -92,7 +92,7 @@ class SaslSession:
             raise WrongState("SaslHandshake was sent twice")
         if self.identity is not None:
             if self._again_ms is not None and mono_ms - self._again_ms < MIN_REAUTHENTICATION_MS:
-                raise TooSoon
+                raise ReauthenticationTooSoon
             self._again_ms = mono_ms
         if mechanism not in self.mechanisms:
             self.has_failed = self.identity is None

@@ -11,7 +11,9 @@
     proof           = ClientKey xor HMAC(StoredKey, AuthMessage)
 
 A user that does not exist gets a salt all the same, always the same one, and fails at the proof: a stranger
-cannot find out who exists. User names and passwords are used as they are, in UTF-8, as Kafka does.
+cannot find out who exists. Libraries make salts of different kinds, so the salt is of a kind that some user
+has (`ScramLook`); and it is made for users that exist, too, so that both take the same time. User names and
+passwords are used as they are, in UTF-8, as Kafka does.
 
 librdkafka before 2.6.1 (Debian's kcat) puts its own nonce a second time before the nonce of its client-final
 message. Kafka 3.8.1 to 3.9 accepts that, Kafka 4 refuses it; here it is accepted (decision 0240).
@@ -24,8 +26,10 @@ import binascii
 import hashlib
 import hmac
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.security.exchange import AuthenticationRefused, Identity
 
@@ -37,6 +41,10 @@ MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 SALT_BYTES = 24
 MAX_MESSAGE_BYTES = 8192
 MAX_NONCE_CHARS = 512
+MAX_LOOKS = 16
+_JAVA_SALT_BITS = 130
+_JAVA_SALT = re.compile(rb"[0-9a-z]{24,26}")
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 _CLIENT_FIRST = re.compile(
     r"(?P<header>(?:n|y),(?:a=(?P<authzid>[^,]*))?,)"
@@ -56,6 +64,18 @@ class ScramCredential:
     stored_key: bytes = field(repr=False)
     server_key: bytes = field(repr=False)
     iterations: int = MIN_ITERATIONS
+
+
+class ScramLook(NamedTuple):
+    """What a stranger sees of a credential, without the random part of its salt."""
+
+    iterations: int = MIN_ITERATIONS
+    salt_bytes: int = SALT_BYTES
+    is_javas: bool = False
+    """Whether the salt is the text of a number in base 36, as Kafka's own tools make it."""
+
+
+USUAL_LOOK = ScramLook()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +113,51 @@ def make_credential(mechanism: str, password: str, salt: bytes, iterations: int)
     return credential_of(mechanism, salt_password(mechanism, password, salt, iterations), salt, iterations)
 
 
+def looks_of(credentials: Iterable[ScramCredential]) -> tuple[ScramLook, ...]:
+    """Return how credentials look, the most frequent first; there is always one."""
+    looks = Counter(
+        ScramLook(each.iterations, 0, is_javas=True)
+        if _JAVA_SALT.fullmatch(each.salt)
+        else ScramLook(each.iterations, len(each.salt))
+        for each in credentials
+    )
+    return tuple(look for look, _ in looks.most_common(MAX_LOOKS)) or (USUAL_LOOK,)
+
+
 def fake_credential(
-    mechanism: str, user: str, secret: bytes, iterations: int = MIN_ITERATIONS
+    mechanism: str, user: str, secret: bytes, looks: Sequence[ScramLook] = (USUAL_LOOK,)
 ) -> ScramCredential:
-    """Return a credential for a user that does not exist, always the same one; no password fits it."""
+    """Return a credential for a user that does not exist, always the same one; no password fits it.
 
-    def derived(purpose: bytes) -> bytes:
-        return hmac.digest(secret, purpose + mechanism.encode() + b"\0" + user.encode(), "sha512")
+    It looks like one of `looks`: which one changes for some names only when another look is added.
+    """
 
+    def derived(purpose: str) -> bytes:
+        return hmac.digest(secret, f"{purpose}{mechanism}\0{user}".encode(), "sha512")
+
+    iterations, salt_bytes, is_javas = looks[0]
+    if len(looks) > 1:
+        iterations, salt_bytes, is_javas = max(looks, key=lambda each: derived(repr(tuple(each))))
+    salt = derived("salt")
+    if is_javas:
+        salt = _base36(int.from_bytes(salt) >> 8 * len(salt) - _JAVA_SALT_BITS).encode()
+    while len(salt) < salt_bytes:
+        salt += derived(f"salt {len(salt)}")
     size = hashlib.new(MECHANISMS[mechanism]).digest_size
     return ScramCredential(
-        derived(b"salt")[:SALT_BYTES], derived(b"stored")[:size], derived(b"server")[:size], iterations
+        salt if is_javas else salt[:salt_bytes],
+        derived("stored")[:size],
+        derived("server")[:size],
+        iterations,
     )
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return digits
 
 
 class ScramServer:
@@ -162,6 +215,7 @@ class ScramServer:
 
     def _find(self, user: str, *, is_token: bool) -> None:
         """Look the credential up; one that does not exist is faked, and has no identity."""
+        fake = self._fake(self.mechanism, user)  # always, so that it takes the same time
         if is_token:
             token = self._tokens(self.mechanism, user)
             if token is not None:
@@ -172,7 +226,7 @@ class ScramServer:
             if self._credential is not None:
                 self._identity = Identity.of_user(user)
         if self._credential is None:
-            self._credential = self._fake(self.mechanism, user)
+            self._credential = fake
 
     def _final(self, text: str, credential: ScramCredential) -> tuple[bytes, Identity]:
         match = _CLIENT_FINAL.fullmatch(text)

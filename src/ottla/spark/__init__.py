@@ -3,6 +3,7 @@
 Reading order:
 
     data_source         what Spark calls: readers and writers by their options
+    errors, messages    errors of source and sink; the sentence in a message of Spark
     options             all options, declared once; options_docs writes docs/spark-options.md
     cluster_session     the connections of a process, shared by its tasks
     source/             batch and stream readers
@@ -10,7 +11,9 @@ Reading order:
     upserting, changelogs       topics as tables: rows by key into a compacted topic, and back
     kafka_format, connector_options     in place of Spark's Kafka connector
     runtime/            a SparkSession that starts fast and has short batches
-    checkpoint_lock     one run of a query per checkpoint
+    checkpoint_lock, checkpoint_files   one run of a query per checkpoint; what is in a checkpoint
+    query_progress, progress_listener, driver_endpoint    lag and rates of queries; /metrics of a driver
+    batch_plans         a replayed batch is told from another one with its number
     pipelines/          declarative pipelines and their runner
     worker              settings of Python workers, and the context of a task
 

@@ -141,10 +141,20 @@ def lock_checkpoints() -> None:
         return
     locks = QueryLocks()
     setattr(DataStreamWriter, "_ottla_locks", locks)  # noqa: B010
-    for method in ("option", "options", "queryName"):
-        setattr(DataStreamWriter, method, _remembering(method, getattr(DataStreamWriter, method)))
+    remember_checkpoints()
     for method in ("start", "toTable"):
         setattr(DataStreamWriter, method, _locking(getattr(DataStreamWriter, method), locks))
+
+
+def remember_checkpoints() -> None:
+    """Make the writers of streaming queries remember what `checkpoint_of` needs."""
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    if hasattr(DataStreamWriter, "_ottla_remembers"):
+        return
+    setattr(DataStreamWriter, "_ottla_remembers", True)  # noqa: B010
+    for method in ("option", "options", "queryName"):
+        setattr(DataStreamWriter, method, _remembering(method, getattr(DataStreamWriter, method)))
 
 
 def _remembering(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -168,7 +178,7 @@ def _remembering(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 def _locking(method: Callable[..., Any], locks: QueryLocks) -> Callable[..., Any]:
     @wraps(method)
     def start(self: Any, *args: Any, **options: Any) -> Any:
-        folder = _checkpoint_of(self, options)
+        folder = checkpoint_of(self, options)
         if folder is None:
             return method(self, *args, **options)
         return locks.start(folder, lambda: method(self, *args, **options))
@@ -176,7 +186,7 @@ def _locking(method: Callable[..., Any], locks: QueryLocks) -> Callable[..., Any
     return start
 
 
-def _checkpoint_of(writer: Any, options: Mapping[str, Any]) -> Path | None:
+def checkpoint_of(writer: Any, options: Mapping[str, Any]) -> Path | None:
     """Return the local folder of a query's checkpoint; None if it has a temporary or a remote one."""
     location = _location_in(options) or getattr(writer, "_ottla_checkpoint", None)
     if location is None:

@@ -28,11 +28,11 @@ MAX_SESSIONS = 16
 class ClusterSession:
     """A cluster, and the event loop thread of its client."""
 
-    def __init__(self, options: ClientOptions, *, is_patient: bool = False) -> None:
+    def __init__(self, options: ClientOptions, *, waits_for_brokers: bool = False) -> None:
         self.options = options
         self._loop_thread = EventLoopThread("ottla spark")
         try:
-            self.cluster = self._loop_thread.run(_connected(options, is_patient))
+            self.cluster = self._loop_thread.run(_connected(options, waits_for_brokers))
         except BaseException:
             self._loop_thread.close()
             raise
@@ -57,16 +57,16 @@ _sessions: OrderedDict[tuple[int, str], ClusterSession] = OrderedDict()
 _lock = Lock()
 
 
-def cluster_session(options: ClientOptions, *, is_patient: bool = False) -> ClusterSession:
+def cluster_session(options: ClientOptions, *, waits_for_brokers: bool = False) -> ClusterSession:
     """Return this process's session for these options; connect if there is none.
 
-    `is_patient` is for calls in the middle of a query: it waits for an unavailable broker.
+    `waits_for_brokers` is for calls in the middle of a query: it waits for an unavailable broker.
     """
     key = (os.getpid(), f"{type(options).__name__}{_option_values(options)}")
     with _lock:
         session = _sessions.get(key)
         if session is None:
-            session = _sessions[key] = ClusterSession(options, is_patient=is_patient)
+            session = _sessions[key] = ClusterSession(options, waits_for_brokers=waits_for_brokers)
         _sessions.move_to_end(key)
         while len(_sessions) > MAX_SESSIONS:
             (pid, _), oldest = _sessions.popitem(last=False)
@@ -79,12 +79,12 @@ def _option_values(options: ClientOptions) -> Mapping[str, Any]:
     return {name: getattr(options, name) for name in type(options).declared()}
 
 
-async def _connected(options: ClientOptions, is_patient: bool) -> Cluster:
+async def _connected(options: ClientOptions, waits_for_brokers: bool) -> Cluster:
     cluster = Cluster(options=options)
     try:
-        await cluster.retrying(lambda: cluster.refresh([]), patient=is_patient)
+        await cluster.retrying(lambda: cluster.refresh([]), wait_for_brokers=waits_for_brokers)
     except BaseException:
         await cluster.close()
         raise
-    cluster.is_patient = True
+    cluster.waits_for_brokers = True
     return cluster

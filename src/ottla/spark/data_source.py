@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
 )
 
-from ottla.spark.options import INCLUDE_HEADERS, SOURCE, Given
+from ottla.spark.options import INCLUDE_HEADERS, SOURCE, GivenOptions
 from ottla.spark.source.columns import COLUMN_TYPES, HEADERS, choose_columns
 from ottla.spark.worker import skip_hypothesis_import
 
@@ -76,7 +76,7 @@ class OttlaSource(DataSource):
         return stream_writer(self.options, schema)
 
     def _columns(self, schema: Any = None) -> tuple[list[str], Deserializer | None]:
-        given = Given(self.options, SOURCE)
+        given = GivenOptions(self.options, SOURCE)
         available = [name for name in COLUMN_TYPES if name != HEADERS]
         if given.value(INCLUDE_HEADERS):
             available.append(HEADERS)
@@ -86,7 +86,7 @@ class OttlaSource(DataSource):
 
     @staticmethod
     def _columns_of_values(
-        given: Given, available: list[str], schema: Any
+        given: GivenOptions, available: list[str], schema: Any
     ) -> tuple[list[str], Deserializer | None]:
         from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -353,7 +353,7 @@ _SAME_FOR_THE_CLIENT = {"group.id"}
 """Client options that the source itself takes."""
 
 
-class Given:
+class GivenOptions:
     """The options of one read or write, as they were given."""
 
     def __init__(self, options: Mapping[str, str], use: str) -> None:

@@ -29,7 +29,7 @@ MAX_QUERIES = 200
 
 
 @dataclass(frozen=True)
-class Behind:
+class SourceLag:
     """How far a source is behind the end of its topics, in offsets per partition and in seconds."""
 
     avg: float
@@ -49,7 +49,7 @@ class SourceProgress:
     topics: tuple[str, ...] = ()
     partitions: int = 0
     group: str | None = None
-    behind: Behind | None = None
+    behind: SourceLag | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class QueryProgress:
     error: str | None = None
 
     @property
-    def behind(self) -> Behind | None:
+    def behind(self) -> SourceLag | None:
         """Of all sources together."""
         return together([each.behind for each in self.sources if each.behind is not None])
 
@@ -85,12 +85,12 @@ class QueryProgress:
         return {**asdict(self), "behind": None if behind is None else asdict(behind)}
 
 
-def together(found: list[Behind]) -> Behind | None:
+def together(found: list[SourceLag]) -> SourceLag | None:
     """Return how far behind several sources are."""
     if not found:
         return None
     seconds = [each.seconds for each in found if each.seconds is not None]
-    return Behind(
+    return SourceLag(
         sum(each.avg for each in found) / len(found),
         max(each.max for each in found),
         min(each.min for each in found),
@@ -99,7 +99,7 @@ def together(found: list[Behind]) -> Behind | None:
     )
 
 
-def behind_of(source: Mapping[str, Any]) -> Behind | None:
+def behind_of(source: Mapping[str, Any]) -> SourceLag | None:
     """Return how far a source of a report is behind; None if it reads no topics."""
     end, latest = _json_of(source.get("endOffset")), _json_of(source.get("latestOffset"))
     if not isinstance(end, dict) or not isinstance(latest, dict):
@@ -113,7 +113,7 @@ def behind_of(source: Mapping[str, Any]) -> Behind | None:
         return None
     seconds = latest.get(SECONDS)
     known = 0.0 if not sum(lags) else float(seconds) if isinstance(seconds, int | float) else None
-    return Behind(sum(lags) / len(lags), max(lags), min(lags), sum(lags), known)
+    return SourceLag(sum(lags) / len(lags), max(lags), min(lags), sum(lags), known)
 
 
 def read_source(source: Mapping[str, Any]) -> SourceProgress:

@@ -17,6 +17,8 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 JOB_GROUP, DESCRIPTION, TAGS = "spark.jobGroup.id", "spark.job.description", "spark.job.tags"
 APP_ID, ROOT_EXECUTION = "spark.app.id", "spark.sql.execution.root.id"
 SPECULATION, TIME_ZONE = "spark.speculation", "spark.sql.session.timeZone"
+BATCH_PLAN = "ottla.batchPlan"
+"""What the batch was planned to read (batch_plans.py)."""
 OF_A_STREAM = "spark.sql.streaming.internal."
 """Settings that only the session of a streaming query has."""
 _SESSION_TAG = re.compile(r"(?:^|,)spark-session-([0-9a-f-]{36})(?:,|$)")
@@ -56,6 +58,7 @@ class TaskInfo:
     is_of_stream: bool = False
     """Whether the rows come from a streaming query, even if the thread does not know which."""
     time_zone: str | None = None
+    batch_plan: str | None = None
 
 
 def task_info() -> TaskInfo:
@@ -83,6 +86,7 @@ def info_of(properties: Mapping[str, str], partition: int, attempt: int) -> Task
         f"{properties.get(APP_ID, '')}-{root}" if root else "",
         any(name.startswith(OF_A_STREAM) for name in properties),
         properties.get(TIME_ZONE),
+        properties.get(BATCH_PLAN),
     )
 
 

@@ -9,7 +9,8 @@ For programs (docs/testing.md):
 For tests of the broker:
 
     broker_process, cluster_process     brokers and ZooKeeper as processes: start, stop, kill, pause
-    classic_member, consumer_member     light members of consumer groups; ownership checks their history
+    group_member, classic_member, consumer_member   light members of consumer groups
+    ownership           checks the history of their partitions
     history, checker    what clients did and saw, and the checks on it
     replica_check       compares the replicas on the disks of stopped brokers
     simulation/, simulate       whole clusters in virtual time, by seed

@@ -117,7 +117,7 @@ class GroupMember(ABC):
             await self._cluster.refresh([])
             return await self._cluster.broker(await Groups(self._cluster).coordinator(self.group_id))
 
-        return await self._cluster.retrying(attempt, patient=True)
+        return await self._cluster.retrying(attempt, wait_for_brokers=True)
 
     async def _stop(self) -> None:
         if self._task is not None:

@@ -147,7 +147,7 @@ class LocalCluster:
 
     def __enter__(self) -> Self:
         self._folder = self._folder or memory_folder()
-        self._bridge = EventLoopThread("ottla test brokers")
+        self._loop_thread = EventLoopThread("ottla test brokers")
         try:
             for node_id in self.node_ids:
                 self.start(node_id)
@@ -164,9 +164,9 @@ class LocalCluster:
     def close(self) -> None:
         """Stop every broker, end the thread, and remove the files if they were in memory."""
         try:
-            self._bridge.run(self._close(), TIMEOUT_S)
+            self._loop_thread.run(self._close(), TIMEOUT_S)
         finally:
-            self._bridge.close()
+            self._loop_thread.close()
             if self._is_ours and self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -183,7 +183,7 @@ class LocalCluster:
             raise ValueError(f"there is no broker {node_id}: they are {_named(self.node_ids)}")
         if node_id in self._brokers:
             raise ValueError(f"broker {node_id} is running")
-        self._bridge.run(self._start(node_id), TIMEOUT_S)
+        self._loop_thread.run(self._start(node_id), TIMEOUT_S)
 
     async def _start(self, node_id: int) -> None:
         assert self._folder is not None
@@ -216,7 +216,7 @@ class LocalCluster:
     def stop(self, node_id: int) -> None:
         """Stop a broker cleanly: its leaderships move first."""
         self._check_running(node_id)
-        self._bridge.run(self._end(node_id, is_sudden=False), TIMEOUT_S)
+        self._loop_thread.run(self._end(node_id, is_sudden=False), TIMEOUT_S)
 
     def kill(
         self, node_id: int | None = None, *, leader_of: str | tuple[str, int] | TopicPartition | None = None
@@ -231,7 +231,7 @@ class LocalCluster:
         if node_id is None:
             raise ValueError("which broker? Give its number, or leader_of=TOPIC")
         self._check_running(node_id)
-        self._bridge.run(self._end(node_id, is_sudden=True), TIMEOUT_S)
+        self._loop_thread.run(self._end(node_id, is_sudden=True), TIMEOUT_S)
         return node_id
 
     async def _end(self, node_id: int, *, is_sudden: bool) -> None:
@@ -273,7 +273,7 @@ class LocalCluster:
 
     def topic(self, name: str) -> TopicProbe:
         """Return a probe of a topic; it need not exist yet."""
-        return TopicProbe(self._bridge, self.bootstrap_servers, name)
+        return TopicProbe(self._loop_thread, self.bootstrap_servers, name)
 
     def create_topic(
         self, name: str, partitions: int = 1, *, replication_factor: int = -1, **configs: object
@@ -313,7 +313,7 @@ class LocalCluster:
                 await asyncio.sleep(POLL_INTERVAL_S)
             return found
 
-        return self._bridge.run(wait())
+        return self._loop_thread.run(wait())
 
     def _image(self) -> ClusterImage:
         """Return the newest image that a running broker has."""

@@ -143,9 +143,9 @@ Enough = Callable[[Sequence[ConsumerRecord]], bool]
 class TopicProbe:
     """One topic, as a test sees it; it need not exist yet."""
 
-    def __init__(self, bridge: EventLoopThread, bootstrap_servers: str, name: str) -> None:
+    def __init__(self, loop_thread: EventLoopThread, bootstrap_servers: str, name: str) -> None:
         self.name = name
-        self._bridge = bridge
+        self._loop_thread = loop_thread
         self._bootstrap = bootstrap_servers
 
     def records(
@@ -156,7 +156,7 @@ class TopicProbe:
         With `uncommitted` those of open and aborted transactions too. A topic that does not exist has none.
         """
         read = self._read(lambda found: len(found) >= at_least, timeout_s, uncommitted)
-        found = self._bridge.run(read)
+        found = self._loop_thread.run(read)
         if len(found) < at_least:
             raise AssertionError(
                 f"topic {self.name!r} has {len(found)} records after {timeout_s:g} s, not {at_least}"
@@ -184,7 +184,7 @@ class TopicProbe:
         __tracebackhide__ = True
         wanted = [in_form(each, decode) for each in expected]
         enough: Enough = lambda found: len(found) >= len(wanted) and bool(wanted or found)  # noqa: E731
-        found = self._bridge.run(self._read(enough, timeout_s, uncommitted))
+        found = self._loop_thread.run(self._read(enough, timeout_s, uncommitted))
         if any_order is None:
             any_order = len({each.partition for each in found}) > 1
         problem = difference(wanted, found, any_order=any_order, decode=decode)
@@ -225,13 +225,13 @@ class TopicProbe:
         self, *values: bytes | str | None, key: bytes | None = None, partition: int | None = None
     ) -> None:
         """Put records into the topic, as another program would; return when they are there."""
-        self._bridge.run(self._send([_encoded(each) for each in values], key, partition))
+        self._loop_thread.run(self._send([_encoded(each) for each in values], key, partition))
 
     def create(
         self, partitions: int = 1, replication_factor: int = -1, configs: Mapping[str, str] | None = None
     ) -> None:
         """Create the topic."""
-        self._bridge.run(self._create(partitions, replication_factor, configs))
+        self._loop_thread.run(self._create(partitions, replication_factor, configs))
 
     async def _create(self, partitions: int, replicas: int, configs: Mapping[str, str] | None) -> None:
         async with Cluster(options=ClientOptions(self._bootstrap)) as cluster:

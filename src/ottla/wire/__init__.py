@@ -6,7 +6,8 @@ Reading order:
     address          HOST:PORT as people write it
     framing          requests and responses as frames
     in_flight        the requests that wait for their response
-    sasl, security   authentication mechanisms; TLS context and credentials of a connection
+    sasl, gssapi     authentication mechanisms
+    security         TLS context and credentials of a connection
     handshake        ApiVersions and SASL on a new connection
     connection       one socket: connect, handshake, send, match responses
     backoff          pauses between attempts

@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 
 from ottla.common.config.declaration import ConfigError
 from ottla.common.ids import new_nonce
+from ottla.common.tls import load_key_pair
+from ottla.common.tls_stores import StoreSettings, read_authorities
 from ottla.wire.gssapi import GssapiClient, KerberosLogin
-from ottla.wire.key_stores import Store, load_key_pair
 from ottla.wire.sasl import OAuthBearer, Plain, SaslExchange, Scram
 
 PLAIN, SCRAM_256, SCRAM_512, OAUTHBEARER = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
+
+NO_TRUSTSTORE = StoreSettings("ssl_truststore_location")
+NO_KEYSTORE = StoreSettings("ssl_keystore_location")
 
 TokenProvider = Callable[[], str | Awaitable[str]]
 """Returns a bearer token (a JWT) for SASL/OAUTHBEARER; called for each connection and re-authentication."""
@@ -39,8 +43,8 @@ class SecurityOptions:
     sasl_username: str = ""
     sasl_password: str = field(default="", repr=False)
     sasl_token_provider: TokenProvider | None = None
-    trust_store: Store = field(default_factory=lambda: Store("ssl_truststore_location"))
-    key_store: Store = field(default_factory=lambda: Store("ssl_keystore_location"))
+    truststore: StoreSettings = NO_TRUSTSTORE
+    keystore: StoreSettings = NO_KEYSTORE
     sasl_is_token: bool = False
     """Whether user and password are a delegation token, for SCRAM."""
     kerberos: KerberosLogin | None = None
@@ -84,12 +88,10 @@ def _tls_context(options: SecurityOptions) -> ssl.SSLContext:
         return options.ssl_context
     name = "ssl_cafile"
     try:
-        trusted = options.trust_store.trusted() if options.trust_store.is_given else None
+        trusted = read_authorities(options.truststore)
         context = ssl.create_default_context(cafile=options.ssl_cafile, cadata=trusted)
         context.check_hostname = options.ssl_check_hostname
-        if options.key_store.is_given:
-            name = "ssl_keystore_location"
-            load_key_pair(context, options.key_store.key_pair())
+        load_key_pair(context, options.keystore)
         if options.ssl_certfile is not None:
             name = "ssl_certfile"
             context.load_cert_chain(options.ssl_certfile, options.ssl_keyfile, options.ssl_password or "")

@@ -11,10 +11,12 @@ from playwright.sync_api import expect, sync_playwright
 from tests.integration.registry_stage import RunningRegistry
 from tests.interop.console.stage import CHROMIUM, Browser, RunningConsole, fill, write_pipeline_state
 
+from ottla.client.admin import Admin
 from ottla.testing.local_broker import OttlaBroker
 
 NewBrowser = Callable[..., Browser]
 WITHIN_MS = 60_000
+LONG_NAME = "a-topic." + "with-a-name.that-is-longer-than-a-window-is-wide." * 3
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,8 @@ def chromium() -> Iterator[Chromium]:
 def broker() -> Iterator[OttlaBroker]:
     with OttlaBroker() as running:
         fill(running.bootstrap_servers)
+        with Admin(running.bootstrap_servers) as admin:
+            admin.create_topic(LONG_NAME, partitions=1)
         yield running
 
 

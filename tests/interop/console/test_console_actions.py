@@ -253,7 +253,7 @@ def test_a_member_is_removed_and_a_group_deleted(browser: Browser, broker: Ottla
         page.get_by_role("button", name="Remove").click()
         shows(page, "No member is connected.")
     page.get_by_role("button", name="Delete…").click()
-    page.get_by_label("to confirm").fill("short")
+    page.get_by_role("dialog", name="Delete short").get_by_label("to confirm").fill("short")
     page.get_by_role("button", name="Delete group").click()
     shows(page, "short is deleted.")
 

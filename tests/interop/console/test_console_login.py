@@ -13,7 +13,7 @@ from tests.interop.console.conftest import NewBrowser
 from tests.interop.console.stage import CLUSTER, Browser, RunningConsole, shows
 from tests.interop.console.walks import allow_and_deny, delete_the_acl
 
-from ottla.client.admin import Admin
+from ottla.client.admin import Acl, Admin
 from ottla.console.access.oidc import OidcOptions
 from ottla.testing.local_broker import OttlaBroker
 from ottla.testing.local_cluster import LocalCluster
@@ -61,6 +61,9 @@ def secured(certificates: Certificates, client: Client) -> Iterator[str]:
         with Admin(cluster.bootstrap_servers, **client) as admin:
             admin.set_scram_password("chief", "chief-secret")
             admin.set_scram_password("alice", "alice-secret")
+            admin.set_scram_password("otto", "otto-secret")
+            for operation in ("create", "describe"):
+                admin.create_acls([Acl("User:otto", operation, "cluster", "kafka-cluster")])
             admin.create_topic("orders", partitions=2)
         yield cluster.bootstrap_servers
 
@@ -158,6 +161,16 @@ def test_an_acl_is_explained_created_and_lets_alice_in(
     delete_the_acl(chief)
     alice.check()
     chief.check()
+
+
+def test_whoever_may_describe_the_cluster_and_create_is_an_operator(
+    guarded: RunningConsole, new_browser: NewBrowser
+) -> None:
+    browser = new_browser(guarded.url)
+    log_in(browser, "otto", "otto-secret")
+    expect(browser.page.locator(".who")).to_contain_text("otto operator")
+    browser.open("/audit")
+    shows(browser.page, "with Alter or AlterConfigs, an admin")
 
 
 def test_users_quotas_and_tokens_are_made_by_clicking(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
-from tests.interop.console.conftest import NewBrowser
+from tests.interop.console.conftest import LONG_NAME, NewBrowser
 from tests.interop.console.stage import Browser, RunningConsole, shows
 
 PHONE = 390
@@ -60,6 +60,24 @@ def test_every_page_is_there_and_accessible(browser: Browser, path: str) -> None
     page.emulate_media(color_scheme="dark", reduced_motion="reduce")  # colours change at once
     assert browser.violations() == []
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE, "it must not scroll sideways"
+
+
+def test_a_long_name_hides_no_column(browser: Browser) -> None:
+    page = browser.open("/topics")
+    shows(page, LONG_NAME)
+    table = page.get_by_role("region", name="Topics")
+    assert table.evaluate("each => each.scrollWidth <= each.clientWidth")
+
+
+def test_keys_and_values_are_read_on_a_phone(console: RunningConsole, new_browser: NewBrowser) -> None:
+    browser = new_browser(console.url, width=PHONE)
+    page = browser.open("/topics/orders/messages?columns=%24.id")
+    row = page.locator("#messages tr.message").first
+    for text in ("order-000599", "o-000599"):
+        box = row.get_by_text(text, exact=True).bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= PHONE
+    browser.check()
 
 
 def test_the_menu_of_a_phone(console: RunningConsole, new_browser: NewBrowser) -> None:

@@ -10,7 +10,7 @@ from tests.interop.console.stage import Browser, shows
 from ottla.client.admin import Admin
 
 SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}
-READS_ORDERS = "principal=User:alice&operation=read&resource_type=topic&resource_name=orders"
+READS_ORDERS = "principal=alice&operation=read&resource_type=topic&resource_name=orders"
 
 
 def reset_offsets(browser: Browser, bootstrap: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,8 +11,8 @@ from ottla.cli.cluster import plans
 from ottla.cli.cluster.view import cluster_as_json, print_cluster, print_examination
 from ottla.cli.support.problems import Problem
 from ottla.client.admin.cluster_admin import BrokerInfo, ClusterInfo, MoveInfo
-from ottla.client.admin.cluster_health import Health, examine
-from ottla.client.admin.moves import Progress
+from ottla.client.admin.cluster_health import Health, check_restart, examine
+from ottla.client.admin.moves import MoveWatch, Progress
 from ottla.client.cluster import PartitionInfo, TopicInfo
 from ottla.common.ids import TopicPartition
 from ottla.wire.address import Address
@@ -57,6 +57,22 @@ def test_each_kind_of_trouble_is_distinguished(capsys: pytest.CaptureFixture[str
     assert health.not_preferred == at(3)
     print_examination(examine(info, {"orders": 2}, {}))
     assert "  orders-2, without 3" in capsys.readouterr().out.splitlines()
+
+
+def test_an_offline_partition_names_the_brokers_to_start_or_the_disks() -> None:
+    def hint(info: ClusterInfo) -> str:
+        return next(each.fix for each in examine(info, {}, {}).findings if each.code == "offline")
+
+    assert hint(cluster((-1, (1, 3), ()), dead=3)) == "start broker 3, which may have the records"
+    assert "not the disks with the records" in hint(cluster((-1, (3,), ())))
+
+
+def test_what_is_offline_on_one_broker_only_does_not_forbid_its_restart() -> None:
+    """The restart is what brings back a partition whose only replica is on its failed disk."""
+    found = examine(cluster((-1, (2,), ()), (1, (1, 2, 3), (1, 3))), {"orders": 2}, {})
+    assert check_restart(found, 2).is_safe
+    assert not check_restart(found, 1).is_safe
+    assert not check_restart(examine(cluster((-1, (2, 3), ())), {}, {}), 2).is_safe
 
 
 def test_a_partition_on_its_way_is_not_in_trouble() -> None:
@@ -119,6 +135,40 @@ async def test_on_a_terminal_progress_is_a_bar(
     )
     await plans.watch(moves)
     assert "2 of 2 partitions" in capsys.readouterr().err
+
+
+async def test_moves_to_a_broker_that_is_away_say_so_and_what_ends_the_wait(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plans, "LINE_EVERY_S", 0.0)
+    steps = Progress(2, 2, 0, 4 * MIB, silent=(3,)), Progress(0, 2, 4, 4)
+    moves: Any = FakeMoves(*steps)
+    await plans.watch(moves)
+    line = capsys.readouterr().err.splitlines()[0]
+    assert "waiting for broker 3, which does not answer" in line
+    assert "ottla cluster reassign --cancel" in line
+    moves = FakeMoves(*steps)
+    monkeypatch.setattr(plans, "is_terminal", lambda _: True)
+    await plans.watch(moves)
+    assert capsys.readouterr().err.count("waiting for broker 3") == 1
+
+
+async def test_a_move_has_ended_when_the_broker_that_is_asked_knows_how() -> None:
+    """The controller knows first; a broker that still shows both replicas would hide the cancellation."""
+    moved = MoveInfo((2, 1), (2,), (1,))
+    answers = [cluster((1, (2, 1), (1,))), cluster((1, (2, 1), (1,))), cluster((1, (1,), (1,)))]
+
+    class Admin:
+        async def moves(self) -> dict[TopicPartition, MoveInfo]:
+            return {}
+
+        async def describe(self) -> ClusterInfo:
+            return answers.pop(0)
+
+    watched = MoveWatch(cast(Any, None), {at(0)[0]: moved})
+    watched._admin = cast(Any, Admin())
+    (end,) = [each async for each in watched.progress()]
+    assert (end.cancelled, answers) == (1, [])
 
 
 async def test_who_watches_learns_that_moves_were_cancelled(capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,6 +114,21 @@ def test_a_mistyped_command_gets_the_near_one(ottla):
     assert wrong.err.splitlines() == [first, "  see:  ottla --help  (OTTLA-E501)"]
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("config", "set"), "alter"),
+        (("topic", "ls"), "list"),
+        (("group", "reset"), "seek"),
+        (("acl", "rm"), "delete"),
+    ],
+)
+def test_the_word_of_another_tool_gets_ours(ottla, typed, meant):
+    wrong = ottla(*typed)
+    assert wrong.code == 2
+    assert wrong.err.splitlines()[0] == f"error: there is no command {typed[1]!r}; did you mean {meant}?"
+
+
 def test_a_mistyped_option_says_where_to_read(ottla):
     wrong = ottla("consume", "orders", "--from-begining")
     assert wrong.code == 2

@@ -29,7 +29,7 @@ def words(code: int, said: str, topic: str | None = None, command: str = "produc
 def test_every_refusal_has_a_right_that_would_help(code: int) -> None:
     said = words(code, "thing")
     assert said.startswith("this client is not authorized for the ")
-    assert "--add --allow-principal User:NAME --operation Write --" in said
+    assert "ottla acl create --principal NAME --operation write --" in said
 
 
 def test_the_name_is_taken_from_what_the_broker_said_unless_the_command_knows_it() -> None:
@@ -46,13 +46,13 @@ def test_what_a_broker_says_of_itself_is_not_shown() -> None:
 def test_an_idempotent_producer_that_gets_no_id_lacks_the_right_to_write() -> None:
     said = words(CLUSTER, "", topic="orders")
     assert "for the topic orders:" in said
-    assert "--operation Write --topic orders" in said
+    assert "--operation write --topic orders" in said
 
 
 def test_the_user_is_named() -> None:
     said = words(TRANSACTION, "payments", command="txn describe", sasl_username="bob")
     assert said.startswith("bob is not authorized for the transactional id payments:")
-    assert "User:bob --operation Describe --transactional-id payments" in said
+    assert "--principal bob --operation describe --transactional-id payments" in said
 
 
 def test_without_a_login_lists_say_that_there_is_nothing_yet() -> None:

@@ -2,7 +2,10 @@ import os
 import subprocess
 import sys
 
+import click
 import pytest
+
+from ottla.cli.support.options import bootstrap_option, client_settings
 
 FILE = """
 default = "near"
@@ -146,3 +149,37 @@ def test_topics_and_groups_are_completed_by_asking_the_broker(peer, network, mon
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_every_shell_has_its_script(ottla, shell):
     assert "_OTTLA_COMPLETE" in ottla("completion", shell).out.decode()
+
+
+def test_a_login_replaces_that_of_the_profile_however_each_is_written(ottla, profiles, tmp_path):
+    """A profile has a user; a delegation token is used by Java's login configuration, and the reverse."""
+    profiles.write_text(
+        'default = "near"\n[near]\nsasl.mechanism = "PLAIN"\n'
+        'sasl.username = "admin"\nsasl.password = "hush"\n'
+    )
+    java = tmp_path / "client.properties"
+    java.write_text("sasl.jaas.config=Module required token;\n")
+
+    def login(*words):
+        seen = {}
+
+        @click.command()
+        @bootstrap_option
+        def command(bootstrap):
+            seen.update(client_settings())
+
+        command.main(list(words), standalone_mode=False)
+        assert seen.pop("sasl.mechanism") == "PLAIN"
+        return seen
+
+    admin = {"sasl.username": "admin", "sasl.password": "hush"}
+    token = {"sasl.jaas.config": "Module required token;"}
+    alice = {"sasl.username": "alice", "sasl.password": "x"}
+    as_alice = ("-X", "sasl.username=alice", "-X", "sasl.password=x")
+    assert login() == admin
+    assert login("-X", "sasl.password=x") == {**admin, "sasl.password": "x"}
+    assert login(*as_alice) == alice
+    assert login("--command-config", str(java)) == token
+    assert login("-X", "sasl.jaas.config=Module required token;") == token
+    assert login("--command-config", str(java), *as_alice) == alice
+    assert login(*as_alice, "-X", "sasl.jaas.config=Module required token;") == {**alice, **token}

@@ -63,6 +63,27 @@ def test_set_wins_over_the_file_and_options_win_over_it_too(ottla, started, tmp_
     }
 
 
+@pytest.mark.parametrize(
+    ("mode", "line", "is_warned"),
+    [
+        (0o644, "ssl.keystore.password=hush", True),
+        (0o600, "ssl.keystore.password=hush", False),
+        (0o644, "num.partitions=3\ndelegation.token.max.lifetime.ms=5000", False),
+    ],
+)
+def test_a_file_with_passwords_that_others_can_read_is_warned_of(
+    ottla, started, tmp_path, mode, line, is_warned
+):
+    file = tmp_path / "server.properties"
+    file.write_text(f"{line}\n")
+    file.chmod(mode)
+    done = ottla("serve", "--config", str(file))
+    assert done.code == 0
+    said = f"others can read {file}, which has passwords; run: chmod 600 {file}"
+    assert (said in done.err) is is_warned
+    assert "hush" not in done.err
+
+
 def test_every_listener_has_a_name_and_a_protocol():
     raw = raw_config({}, {}, listen=("127.0.0.1:1", "[::1]:2"), advertise=("a:1", "b:2"))
     first, second = parse_listeners(

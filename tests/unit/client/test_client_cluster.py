@@ -102,7 +102,7 @@ async def test_retries_end_with_the_last_error_when_time_is_up(peer):
             await cluster.retrying(attempt)
 
 
-async def test_only_the_patient_wait_for_a_broker_to_return(peer, network):
+async def test_only_calls_that_wait_for_brokers_outlast_a_restart(peer, network):
     async with Cluster([peer.address]) as cluster:
         answer = network.listening.pop(peer.address)
         network.cut()
@@ -119,7 +119,7 @@ async def test_only_the_patient_wait_for_a_broker_to_return(peer, network):
         with pytest.raises(BrokerUnreachable):
             await cluster.retrying(attempt)
         assert attempts == 1
-        assert (await cluster.retrying(attempt, patient=True)).is_open
+        assert (await cluster.retrying(attempt, wait_for_brokers=True)).is_open
         assert attempts >= 4
 
 
@@ -132,7 +132,7 @@ async def test_a_broker_that_has_moved_is_looked_for_where_it_is_now(peer, netwo
         peer.advertised = {1: peer.address, 7: Address("new", 2)}
         network.cut()
         await asyncio.sleep(0)
-        found = await cluster.retrying(lambda: cluster.broker(7), patient=True)
+        found = await cluster.retrying(lambda: cluster.broker(7), wait_for_brokers=True)
         assert found.address == Address("new", 2)
 
 
@@ -151,7 +151,7 @@ async def test_leaders_are_asked_for_again_when_the_known_one_is_gone(peer, netw
                 topic.partitions[0].leader = 1
             return await cluster.broker(await cluster.leader(TopicPartition("orders", 0)))
 
-        assert (await cluster.retrying(attempt, patient=True)).address == peer.address
+        assert (await cluster.retrying(attempt, wait_for_brokers=True)).address == peer.address
 
 
 async def test_an_attempt_does_not_outlive_the_call(peer):

@@ -245,7 +245,7 @@ async def test_a_record_that_comes_while_its_transaction_ends_is_refused(produce
     await asyncio.sleep(0.01)
     # As a thread does that has looked at the state just before:
     core = producer._core
-    late = core.intake.take("orders", b"late", None, None, None)
+    late = core.preparer.take("orders", b"late", None, None, None)
     core.wake(late)
     with pytest.raises(WrongTransactionState, match="while its transaction was being ended"):
         await late

@@ -3,7 +3,7 @@
 import asyncio
 
 from ottla.client.consumer.assignment import Assignment
-from ottla.client.consumer.fetching.partition_state import Need
+from ottla.client.consumer.fetching.partition_state import PendingLookup
 from ottla.client.consumer.waiting import WakeupEvent
 from ottla.common.ids import TopicPartition
 
@@ -59,7 +59,7 @@ async def test_an_alarm_that_was_set_for_a_call_that_has_returned_sends_nobody_a
 def test_a_partition_that_has_handed_out_everything_leaves_the_line():
     assignment = Assignment(on_filled=lambda: None)
     partitions = [TopicPartition("orders", index) for index in range(2)]
-    assignment.replace(partitions, Need.NOTHING)
+    assignment.replace(partitions, PendingLookup.NOTHING)
     first, second = (assignment[each] for each in partitions)
     for state in (first, second):
         state.fail(ValueError("something to hand out"))

@@ -9,7 +9,7 @@ from ottla.client.event_loop_thread import EventLoopThread
 
 
 @pytest.fixture
-def bridge():
+def loop_thread():
     made = EventLoopThread("test")
     yield made
     made.close()
@@ -19,22 +19,22 @@ async def give(value):
     return value
 
 
-def test_a_coroutine_runs_in_the_background_and_its_result_returns(bridge):
+def test_a_coroutine_runs_in_the_background_and_its_result_returns(loop_thread):
     async def where():
         return threading.current_thread().name
 
-    assert bridge.run(where()) == "test"
+    assert loop_thread.run(where()) == "test"
 
 
-def test_errors_are_raised_unchanged(bridge):
+def test_errors_are_raised_unchanged(loop_thread):
     async def fail():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        bridge.run(fail())
+        loop_thread.run(fail())
 
 
-def test_what_takes_too_long_is_cancelled(bridge):
+def test_what_takes_too_long_is_cancelled(loop_thread):
     cancelled = threading.Event()
 
     async def wait():
@@ -44,21 +44,23 @@ def test_what_takes_too_long_is_cancelled(bridge):
             cancelled.set()
 
     with pytest.raises(TimedOut, match=r"not done within 0\.01 s"):
-        bridge.run(wait(), timeout_s=0.01)
+        loop_thread.run(wait(), timeout_s=0.01)
     assert cancelled.wait(5)
 
 
-def test_a_timeout_of_the_work_itself_is_not_ours(bridge):
+def test_a_timeout_of_the_work_itself_is_not_ours(loop_thread):
     async def fail():
         raise TimeoutError("its own")
 
     with pytest.raises(TimeoutError, match="its own"):
-        bridge.run(fail(), timeout_s=5)
+        loop_thread.run(fail(), timeout_s=5)
 
 
-def test_many_threads_may_use_it_at_once(bridge):
+def test_many_threads_may_use_it_at_once(loop_thread):
     results = []
-    threads = [threading.Thread(target=lambda n=n: results.append(bridge.run(give(n)))) for n in range(20)]
+    threads = [
+        threading.Thread(target=lambda n=n: results.append(loop_thread.run(give(n)))) for n in range(20)
+    ]
     for each in threads:
         each.start()
     for each in threads:
@@ -66,26 +68,26 @@ def test_many_threads_may_use_it_at_once(bridge):
     assert sorted(results) == list(range(20))
 
 
-def test_objects_can_be_made_where_they_belong(bridge):
-    assert bridge.make(asyncio.get_running_loop) is bridge._loop
+def test_objects_can_be_made_where_they_belong(loop_thread):
+    assert loop_thread.make(asyncio.get_running_loop) is loop_thread._loop
 
 
-def test_waiting_for_oneself_is_refused(bridge):
+def test_waiting_for_oneself_is_refused(loop_thread):
     async def nested():
-        bridge.run(give(1))
+        loop_thread.run(give(1))
 
     with pytest.raises(RuntimeError, match="it would wait forever"):
-        bridge.run(nested())
+        loop_thread.run(nested())
 
 
-def test_after_it_is_closed_it_says_so(bridge):
-    bridge.close()
-    bridge.close()
+def test_after_it_is_closed_it_says_so(loop_thread):
+    loop_thread.close()
+    loop_thread.close()
     with pytest.raises(ClientClosed):
-        bridge.run(give(1))
+        loop_thread.run(give(1))
 
 
-def test_closing_cancels_what_still_runs(bridge):
+def test_closing_cancels_what_still_runs(loop_thread):
     ended = threading.Event()
 
     async def wait():
@@ -94,13 +96,13 @@ def test_closing_cancels_what_still_runs(bridge):
         finally:
             ended.set()
 
-    bridge.post(lambda: asyncio.ensure_future(wait()))
-    bridge.run(give(1))
-    bridge.close()
+    loop_thread.post(lambda: asyncio.ensure_future(wait()))
+    loop_thread.run(give(1))
+    loop_thread.close()
     assert ended.is_set()
 
 
-def test_after_a_fork_a_new_client_is_asked_for(bridge, monkeypatch):
+def test_after_a_fork_a_new_client_is_asked_for(loop_thread, monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(RuntimeError, match="make a new one in each process"):
-        bridge.run(give(1))
+        loop_thread.run(give(1))

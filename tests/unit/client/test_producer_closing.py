@@ -115,5 +115,5 @@ async def test_a_record_that_comes_while_the_producer_stops_does_not_keep_it_fro
             core._stopping.set()
             await asyncio.sleep(0)
             core.sender.stop()
-            core.wake(core.offer(core.intake.prepare("orders", b"x", None, None, None, (), None)))
+            core.wake(core.offer(core.preparer.prepare("orders", b"x", None, None, None, (), None)))
             await core.stop()

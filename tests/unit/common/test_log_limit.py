@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import logging
 
+import pytest
+
+from ottla.api.support import audit_log as api_audit_log
 from ottla.common.log_limit import MAX_KINDS, LineLimit, RepeatedLines
+from ottla.console.access import audit as console_audit
+from ottla.http.app import access_log
 
 
 def record(text: str, *args: object, at_s: float = 0.0, **extra: object) -> logging.LogRecord:
@@ -38,6 +43,27 @@ def test_events_and_lines_about_peers_are_not_left_out() -> None:
     for number in range(10):
         assert limit.filter(record("%s", f"t-{number} is offline", event="partition-offline"))
         assert limit.filter(record("%s: %s", "peer", "x", peer="10.0.0.1:5"))
+
+
+@pytest.mark.parametrize(
+    ("log", "level"),
+    [
+        (api_audit_log.log, logging.INFO),
+        (console_audit.log, logging.INFO),
+        (access_log, logging.DEBUG),
+    ],
+)
+def test_audit_and_access_logs_are_complete(log: logging.Logger, level: int) -> None:
+    """One denied client could otherwise keep the changes of everybody out of the log."""
+    limit = RepeatedLines(lines=1, window_s=10)
+    for number in range(10):
+        assert limit.filter(record("%s", f"change {number}", name=log.name, levelno=level))
+
+
+def test_failures_of_an_access_log_that_nobody_asked_for_are_limited() -> None:
+    limit = RepeatedLines(lines=1, window_s=10)
+    assert limit.filter(record("GET %s 503", "/", name=access_log.name, levelno=logging.INFO))
+    assert not limit.filter(record("GET %s 503", "/", name=access_log.name, levelno=logging.INFO))
 
 
 def test_a_text_with_a_percent_sign_survives() -> None:

@@ -147,9 +147,14 @@ def test_a_client_without_a_certificate_fails_where_one_is_required(
 @pytest.mark.parametrize(
     ("data", "more", "reason"),
     [
-        (b"\xfe\xed\xfe\xed\0\0\0\2", {}, "keytool -importkeystore -srckeystore .*store -destkeystore .*p12"),
-        (b"nonsense", {"kind": "JKS"}, "keytool -importkeystore"),
-        (b"nonsense", {}, "no PKCS12 store, or its password is another"),
+        (
+            b"\xce\xce\xce\xce\0\0\0\2",
+            {},
+            "keytool -importkeystore -srckeystore .*store .* .*p12",
+        ),
+        (b"\xfe\xed\xfe\xed\0\0\0\2", {"password": "x"}, "the password is wrong, or the file is damaged"),
+        (b"nonsense", {"kind": "JKS"}, "no PKCS12 or JKS store, or its password is another"),
+        (b"nonsense", {}, "no PKCS12 or JKS store, or its password is another"),
         (b"nonsense", {"kind": "PEM"}, "no private key in PEM"),
         (None, {}, "cannot be read: No such file"),
     ],

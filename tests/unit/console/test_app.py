@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,7 +11,8 @@ from starlette.datastructures import Headers, QueryParams
 
 from ottla.client.client_options import ClientOptions
 from ottla.common.clock import SystemClock
-from ottla.console.access.gate import inside
+from ottla.console.access import gate
+from ottla.console.access.gate import MAX_LOGINS, inside, token_of
 from ottla.console.access.login import log_in
 from ottla.console.access.oidc import Oidc, OidcOptions
 from ottla.console.access.roles import ADMIN
@@ -166,3 +168,72 @@ async def test_a_user_sees_the_clusters_that_they_are_logged_in_to() -> None:
     )
     assert dict((await app._home(known)).headers)[b"location"] == b"/c/one"
     assert b"secret" not in app._error_page(known, HttpError(404)).body
+
+
+def cookie_named(cookie: tuple[bytes, bytes]) -> str:
+    return cookie[1].decode().partition(";")[0]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "[::1]:8080", "localhost", "console.example.org"])
+def test_the_session_of_a_browser_is_found(host: str) -> None:
+    app = app_of("one")
+    session = app.console.sessions.begin("alice", ADMIN)
+    request = request_to("c", "one")
+    request.headers = Headers({"host": host})
+    cookie = cookie_named(app.gate.cookie(request, session))
+    request.headers = Headers({"host": host, "cookie": cookie})
+    assert token_of(request) == session.token
+    assert not app.gate.is_new(request, session)
+
+
+async def test_two_consoles_on_one_machine_do_not_end_each_others_sessions() -> None:
+    one, other = app_of("one"), app_of("one")
+    jar: dict[str, str] = {}  # browsers keep cookies by host, whatever the port
+    sessions = []
+    for app, port in ((one, 8080), (other, 8090)):
+        session = app.console.sessions.begin("alice", ADMIN)
+        request = request_to("c", "one")
+        request.headers = Headers({"host": f"127.0.0.1:{port}"})
+        name, _, value = cookie_named(app.gate.cookie(request, session)).partition("=")
+        jar[name] = value
+        sessions.append(session)
+    cookies = "; ".join(f"{name}={value}" for name, value in jar.items())
+    for app, port, session in ((one, 8080, sessions[0]), (other, 8090, sessions[1])):
+        request = request_to("c", "one")
+        request.headers = Headers({"host": f"127.0.0.1:{port}", "cookie": cookies})
+        assert (await app.gate.session(request))[0] is session
+
+
+async def test_a_flood_of_guesses_gets_few_tries_and_delays_others_by_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = app_of("one")
+    tried: list[str] = []
+    at_once = [0, 0]
+
+    async def log_in(options: ClusterOptions, user: str, password: str) -> Any:
+        tried.append(user)
+        at_once[0] += 1
+        at_once[1] = max(at_once)
+        await asyncio.sleep(0)
+        at_once[0] -= 1
+        if password == "right":
+            return LiveCluster(options), ADMIN
+        raise UserError("no", status=401)
+
+    monkeypatch.setattr(gate, "log_in", log_in)
+    monkeypatch.setattr(gate, "FAILURE_PAUSE_S", 0)
+
+    def attempt(client: str, user: str, password: str) -> asyncio.Task[Session]:
+        request = request_to("login", "one")
+        request.client = client
+        return asyncio.create_task(app.gate.log_in(request, user, password))
+
+    guesses = [attempt(f"192.0.2.1:{port}", "chief", "wrong") for port in range(1_000, 1_200)]
+    await asyncio.sleep(0)
+    alice = await attempt("192.0.2.2:1000", "alice", "right")
+    assert alice.user == "alice"
+    assert tried.index("alice") <= 2 * MAX_LOGINS
+    refused = await asyncio.gather(*guesses, return_exceptions=True)
+    assert all(isinstance(each, UserError) for each in refused)
+    assert at_once[1] <= MAX_LOGINS

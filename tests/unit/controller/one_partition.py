@@ -81,10 +81,12 @@ class OnePartition:
         self.follow()
 
     def ask_to_stop(self, node_id: int) -> None:
+        self.report(node_id, wants_shutdown=True)
+
+    def report(self, node_id: int, **fields: Any) -> None:
+        """Let a running broker publish something."""
         session = self.sessions[node_id]
-        self.sessions[node_id] = replace(
-            session, registration=replace(session.registration, wants_shutdown=True)
-        )
+        self.sessions[node_id] = replace(session, registration=replace(session.registration, **fields))
         self.follow()
 
     def follow(self) -> None:

@@ -90,6 +90,16 @@ def test_a_broker_that_is_about_to_stop_does_not_join() -> None:
     assert isinstance(cluster.alter(1, 2, 3), IneligibleReplica)
 
 
+def test_a_leader_that_is_about_to_stop_leaves_the_isr_with_the_first_that_joins() -> None:
+    cluster = OnePartition(min_insync_replicas="2")
+    cluster.kill(2, 3)
+    cluster.ask_to_stop(1)
+    cluster.start(2)
+    assert cluster.shape == (1, (1,), (2, 3))
+    cluster.alter(1, 2)
+    assert cluster.shape == (2, (2,), (1, 3)), "1 has everything that is committed, and takes nothing more"
+
+
 def test_an_incarnation_that_is_over_leads_nothing() -> None:
     cluster = OnePartition()
     change = cluster.change(1, 2)

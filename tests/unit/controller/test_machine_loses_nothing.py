@@ -1,7 +1,8 @@
 """The law of elections: whoever leads has every committed record.
 
 The model knows how many records each replica has and how many are committed. A leader commits with all of
-its ISR, if that is large enough; a broker back from an unclean stop has lost everything, or nothing if only
+its ISR, if that is large enough for its own configuration, which may differ from the controller's, and no
+other replica may be elected; a broker back from an unclean stop has lost everything, or nothing if only
 its disk failed. A leader that misses committed records is allowed only when every replica that was eligible
 has lost records: then the last leader, unless its disk was replaced.
 """
@@ -9,14 +10,16 @@ has lost records: then the last leader, unless its disk was replaced.
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.controller.one_partition import CONFIG, OnePartition
+from tests.unit.controller.one_partition import CONFIG, TOPIC_ID, OnePartition
 
 from ottla.common.ids import TopicPartition
 from ottla.controller import machine
 from ottla.controller.machine import ConfigAlteration, ConfigChange, Reassignment
 from ottla.metadata.records import ConfigResource
+from ottla.metadata.registration import group_replicas
 
 BROKERS = (1, 2, 3, 4)
+HERE = group_replicas([(TOPIC_ID, 0)])
 node_ids = st.sampled_from(BROKERS)
 some_nodes = st.sets(node_ids, min_size=1, max_size=2)
 CLEAN, LOST, DOUBTFUL, REPLACED = "clean", "lost", "doubtful", "replaced"
@@ -26,15 +29,15 @@ stops = st.sampled_from((CLEAN, LOST, DOUBTFUL, REPLACED))
 class Records(RuleBasedStateMachine):
     """One partition and its records."""
 
-    @initialize(min_isr=st.integers(1, 3))
-    def begin(self, min_isr: int) -> None:
+    @initialize(min_isr=st.integers(1, 3), leaders_minimum=st.integers(1, 3))
+    def begin(self, min_isr: int, leaders_minimum: int) -> None:
         self.cluster = OnePartition(
             (1, 2, 3),
             brokers=BROKERS,
             directories={each: f"disk {each}" for each in BROKERS},
             min_insync_replicas=str(min_isr),
         )
-        self.min_isr = min_isr
+        self.leaders_minimum = leaders_minimum
         self.committed = 0
         self.has = dict.fromkeys(BROKERS, 0)
         self.doubted: set[int] = set()  # had everything when their disk failed
@@ -69,9 +72,11 @@ class Records(RuleBasedStateMachine):
 
     def commit(self) -> None:
         partition = self.cluster.partition
-        if partition.leader >= 0 and len(partition.isr) >= min(self.min_isr, len(partition.replicas)):
+        if partition.leader < 0 or partition.elr or partition.last_known_elr:
+            return
+        self.doubted.clear()  # as far as the controller knows, something may be committed that they lack
+        if len(partition.isr) >= min(self.leaders_minimum, len(partition.replicas)):
             self.committed += 1
-            self.doubted.clear()
             for member in partition.isr:
                 self.has[member] = self.committed
 
@@ -107,6 +112,13 @@ class Records(RuleBasedStateMachine):
         self.before = self.cluster.partition
         if node_id in self.cluster.sessions:
             self.cluster.ask_to_stop(node_id)
+        self.after()
+
+    @rule(node_id=node_ids, disk=st.sampled_from(("full_replicas", "offline_replicas")), is_bad=st.booleans())
+    def report_a_disk(self, node_id: int, disk: str, is_bad: bool) -> None:
+        self.before = self.cluster.partition
+        if node_id in self.cluster.sessions and node_id in self.cluster.partition.replicas:
+            self.cluster.report(node_id, **{disk: HERE if is_bad else ()})
         self.after()
 
     @precondition(lambda self: self.led)
@@ -150,7 +162,12 @@ class Records(RuleBasedStateMachine):
         alteration = ConfigAlteration(ConfigResource.TOPIC, "orders", (change,))
         decision = machine.alter_configs(self.cluster.image, [alteration], CONFIG)
         self.cluster.take(machine.with_elections(self.cluster.image, decision, CONFIG))
-        self.min_isr = min_isr
+        self.after()
+
+    @rule(minimum=st.integers(1, 3))
+    def change_the_leaders_minimum(self, minimum: int) -> None:
+        self.before = self.cluster.partition
+        self.leaders_minimum = minimum
         self.after()
 
     @invariant()

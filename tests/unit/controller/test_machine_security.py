@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.common.config.broker import BrokerConfig
@@ -23,6 +25,7 @@ from ottla.protocol.errors import (
     DelegationTokenOwnerMismatch,
     InvalidRequest,
     KafkaError,
+    PolicyViolation,
 )
 from ottla.security.acls import AclBinding, AclFilter
 from ottla.security.delegation_tokens import DelegationToken, token_hmac, token_password, usable_token
@@ -81,7 +84,7 @@ class Tokens:
     """An image with one token of alice's, which bob may renew."""
 
     def __init__(self, max_lifetime_ms: int = -1) -> None:
-        decision = create_token("id", ALICE, ALICE, (BOB,), max_lifetime_ms, NOW_MS, CONFIG)
+        decision = create_token(EMPTY, "id", ALICE, ALICE, (BOB,), max_lifetime_ms, NOW_MS, CONFIG)
         (made,) = decision.results
         assert isinstance(made, DelegationToken)
         self.token = made
@@ -133,6 +136,28 @@ def test_a_token_is_changed_by_its_owner_and_renewers_while_it_is_valid(
         assert decision.records == ()
 
 
+def test_who_created_a_token_for_another_may_change_it() -> None:
+    made = create_token(EMPTY, "id", ALICE, CAROL, (), -1, NOW_MS, CONFIG)
+    image = EMPTY.apply(made.records)
+    assert renew_token(image, token_hmac("id", "secret"), CAROL, 1_000, NOW_MS, CONFIG).results == (
+        NOW_MS + 1_000,
+    )
+
+
+def test_tokens_of_one_user_do_not_fill_the_memory_of_the_brokers() -> None:
+    image = Tokens().image
+    long = create_token(image, "long", ALICE, ALICE, ("User:" + "x" * 2_000,) * 3, -1, NOW_MS, CONFIG)
+    assert isinstance(long.results[0], InvalidRequest)
+    usual = create_token(image, "usual", ALICE, ALICE, ("User:etl@EXAMPLE.ORG",) * 100, -1, NOW_MS, CONFIG)
+    assert isinstance(usual.results[0], DelegationToken)
+    made = image.tokens["id"]
+    full = replace(image, tokens={str(at): made._replace(token_id=str(at)) for at in range(10_000)})
+    refused = create_token(full, "new", ALICE, ALICE, (), -1, NOW_MS, CONFIG)
+    assert isinstance(refused.results[0], PolicyViolation)
+    of_bob = create_token(full, "new", BOB, BOB, (), -1, NOW_MS, CONFIG)
+    assert isinstance(of_bob.results[0], DelegationToken)
+
+
 def test_a_token_is_expired_later_or_at_once() -> None:
     tokens = Tokens()
     soon = expire_token(tokens.image, tokens.hmac, BOB, 1_000, NOW_MS, CONFIG)
@@ -154,7 +179,7 @@ def test_expired_tokens_are_removed() -> None:
 
 def test_without_a_secret_key_there_are_no_tokens() -> None:
     plain = BrokerConfig({})
-    made = create_token("id", ALICE, ALICE, (), -1, NOW_MS, plain)
+    made = create_token(EMPTY, "id", ALICE, ALICE, (), -1, NOW_MS, plain)
     assert isinstance(made.results[0], DelegationTokenAuthDisabled)
     tokens = Tokens()
     renewed = renew_token(tokens.image, tokens.hmac, ALICE, -1, NOW_MS, plain)

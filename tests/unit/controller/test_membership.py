@@ -135,6 +135,16 @@ async def test_who_stood_aside_may_lead_again(bench: Bench) -> None:
     assert bench.said == READY
 
 
+async def test_who_stops_does_not_lead_again_because_a_disk_has_space(bench: Bench) -> None:
+    await bench.members.register(READY)
+    await bench.members.set_full(draining=False, replicas=(("t", (0,)),))
+    await bench.members.set_draining()
+    await bench.members.set_full(draining=False, replicas=(("t", (0,)),))
+    assert bench.said == replace(READY, wants_shutdown=True, full_replicas=(("t", (0,)),))
+    await bench.members.set_full(draining=False, replicas=())
+    assert bench.said == replace(READY, wants_shutdown=True)
+
+
 class Candidate(Bench):
     """A membership whose times in office do nothing; `epochs` are those that it was elected with."""
 

@@ -14,7 +14,7 @@ from tests.unit.coordinator.consumer_bench import (
 
 from ottla.coordinator.group.embedded_protocol import encode_assignment
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.requests import Joined, Synced
+from ottla.coordinator.group.requests import JoinResult, SyncResult
 from ottla.protocol.consumer_protocol import decode_assignment
 from ottla.protocol.errors import RebalanceInProgress
 
@@ -32,7 +32,7 @@ class ClassicMember:
     def join(self) -> None:
         metadata = subscription(["orders"], self.owned)
         joined = self.bench.call(GroupMachine.join, join_request(self.member_id, metadata, **self.fields))
-        assert isinstance(joined, Joined)
+        assert isinstance(joined, JoinResult)
         self.member_id, self.generation_id = joined.member_id, joined.generation_id
 
     def sync(self, *assignments: tuple[str, bytes]) -> None:
@@ -41,7 +41,7 @@ class ClassicMember:
             self.member_id, self.generation_id, assignments=assignments, instance_id=instance_id
         )
         synced = self.bench.call(GroupMachine.sync, request)
-        assert isinstance(synced, Synced)
+        assert isinstance(synced, SyncResult)
         self.owned = {}
         for topic, index in decode_assignment(synced.assignment).partitions:
             self.owned.setdefault(topic, []).append(index)

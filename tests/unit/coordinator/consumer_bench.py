@@ -73,7 +73,7 @@ class Bench:
         return reply
 
     def beat(self, member_id: str, epoch: int, **fields: Any) -> Heartbeat:
-        beat = self.call(events.beat, beat_request(member_id, epoch, **fields))
+        beat = self.call(events.consumer_group_heartbeat, beat_request(member_id, epoch, **fields))
         assert isinstance(beat, Heartbeat)
         return beat
 

@@ -15,7 +15,7 @@ from tests.unit.coordinator.consumer_bench import (
 from ottla.coordinator.group.consumer import events
 from ottla.coordinator.group.consumer.partitions import in_order
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.requests import Leaver
+from ottla.coordinator.group.requests import LeavingMember
 from ottla.protocol.errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
@@ -104,7 +104,7 @@ def test_members_of_the_consumer_protocol_do_not_speak_the_classic_one(bench: Be
 def test_administrators_remove_members_of_either_protocol(bench: Bench) -> None:
     bench.join("new", "orders")
     bench.join("static", "orders", instance_id="i")
-    leavers = (Leaver("new"), Leaver("", "i"), Leaver("", "j"))
+    leavers = (LeavingMember("new"), LeavingMember("", "i"), LeavingMember("", "j"))
     results = bench.call(GroupMachine.leave, GROUP, leavers)
     assert [type(each) for each in results] == [type(None), type(None), UnknownMemberId]
     assert not bench.group.members
@@ -151,7 +151,12 @@ def test_a_silent_classic_member_is_removed_after_its_own_session_timeout(bench:
 def test_classic_members_leave(bench: Bench) -> None:
     first, second = classic_group(bench, "cd")
     bench.join("new", "orders")
-    leavers = (Leaver(first.member_id), Leaver("nobody"), Leaver(second.member_id), Leaver(first.member_id))
+    leavers = (
+        LeavingMember(first.member_id),
+        LeavingMember("nobody"),
+        LeavingMember(second.member_id),
+        LeavingMember(first.member_id),
+    )
     results = bench.call(GroupMachine.leave, GROUP, leavers)
     assert [type(each) for each in results] == [type(None), UnknownMemberId, type(None), type(None)]
     assert bench.beat("new", 2).assignment == in_order(parts("orders", *ALL))

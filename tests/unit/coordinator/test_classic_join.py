@@ -6,7 +6,7 @@ import pytest
 from tests.unit.coordinator.group_table import Table, subscription
 
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.requests import Joined, Leaver
+from ottla.coordinator.group.requests import JoinResult, LeavingMember
 from ottla.protocol.errors import (
     FencedInstanceId,
     GroupMaxSizeReached,
@@ -54,8 +54,8 @@ def test_the_first_rebalance_waits_for_more_members_as_long_as_they_keep_coming(
     table.wait(1000)
     assert first not in table.answers
     table.wait(1000)
-    assert isinstance(table.answers[first], Joined)
-    assert isinstance(table.answers[second], Joined)
+    assert isinstance(table.answers[first], JoinResult)
+    assert isinstance(table.answers[second], JoinResult)
     assert table.group().generation_id == 1
 
 
@@ -66,7 +66,7 @@ def test_the_first_rebalance_waits_no_longer_than_members_allow() -> None:
         table.wait(2000)
         table.new_member(rebalance_timeout_ms=7000)
     table.wait(1500)
-    assert isinstance(table.answers[first], Joined)
+    assert isinstance(table.answers[first], JoinResult)
 
 
 def test_only_the_leader_learns_who_the_members_are() -> None:
@@ -154,7 +154,7 @@ def test_in_a_rebalance_the_first_to_join_take_the_places() -> None:
     newcomer_id, token = table.new_member()
     late = table.send_join(other_id)
     assert isinstance(table.answers[late], GroupMaxSizeReached)
-    assert isinstance(table.answers[token], Joined)
+    assert isinstance(table.answers[token], JoinResult)
     assert table.group().members.keys() == {leader_id, newcomer_id}
 
 
@@ -163,7 +163,7 @@ def test_a_static_member_restarts_even_if_the_group_is_full() -> None:
     table.send_join(instance_id="i1")
     table.wait(10_000)
     table.send_sync(table.group().leader_id or "", 1, instance_id="i1")
-    assert isinstance(table.answers[table.send_join(instance_id="i1")], Joined)
+    assert isinstance(table.answers[table.send_join(instance_id="i1")], JoinResult)
 
 
 def test_a_follower_that_joins_again_unchanged_gets_the_same_generation() -> None:
@@ -218,7 +218,7 @@ def test_a_second_join_of_a_member_ends_the_first() -> None:
     second = table.send_join(member_id)
     assert isinstance(table.answers[first], RebalanceInProgress)
     table.wait(10_000)
-    assert isinstance(table.answers[second], Joined)
+    assert isinstance(table.answers[second], JoinResult)
 
 
 def test_members_that_do_not_join_again_in_time_are_left_out() -> None:
@@ -316,7 +316,7 @@ def test_a_parked_request_of_a_double_is_fenced_at_once() -> None:
     second = table.send_join(instance_id="i1")
     assert isinstance(table.answers[first], FencedInstanceId)
     table.wait(10_000)
-    assert isinstance(table.answers[second], Joined)
+    assert isinstance(table.answers[second], JoinResult)
     assert len(table.group().members) == 1
 
 
@@ -356,6 +356,6 @@ def test_a_static_member_that_does_not_join_again_stays_in_the_group_until_its_s
 def test_an_administrator_removes_a_static_member_by_its_instance_id() -> None:
     table = Table()
     static_group(table)
-    assert table.ask(GroupMachine.leave, "g", (Leaver("", "i1"),)) == (None,)
+    assert table.ask(GroupMachine.leave, "g", (LeavingMember("", "i1"),)) == (None,)
     assert table.group().members == {}
     assert table.group().instances == {}

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.coordinator.group_table import Table
 
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.requests import Joined, Leaver
+from ottla.coordinator.group.requests import JoinResult, LeavingMember
 from ottla.protocol.errors import (
     FencedInstanceId,
     IllegalGeneration,
@@ -106,7 +106,7 @@ def test_a_parked_request_is_a_sign_of_life() -> None:
             beat(table, follower_id)
     assert leader_id in table.group().members
     table.send_join(follower_id)
-    assert isinstance(table.answers[token], Joined)
+    assert isinstance(table.answers[token], JoinResult)
 
 
 def test_after_a_failover_sessions_start_anew() -> None:
@@ -126,7 +126,7 @@ def test_after_a_failover_sessions_start_anew() -> None:
 def test_a_member_leaves_and_the_others_rebalance_at_once() -> None:
     table = Table()
     leader_id, follower_id = table.stable_group(2)
-    assert table.ask(GroupMachine.leave, "g", (Leaver(leader_id),)) == (None,)
+    assert table.ask(GroupMachine.leave, "g", (LeavingMember(leader_id),)) == (None,)
     assert table.group().leader_id == follower_id
     assert table.answers[table.send_join(follower_id)].generation_id == 2
 
@@ -134,7 +134,7 @@ def test_a_member_leaves_and_the_others_rebalance_at_once() -> None:
 def test_when_the_last_member_leaves_the_group_is_empty() -> None:
     table = Table()
     (member_id,) = table.stable_group(1)
-    table.ask(GroupMachine.leave, "g", (Leaver(member_id),))
+    table.ask(GroupMachine.leave, "g", (LeavingMember(member_id),))
     assert table.group().state.value == "Empty"
     assert not [key for key in table.timers if key[0] == "session"]
 
@@ -144,11 +144,11 @@ def test_many_leave_at_once_each_with_its_own_answer() -> None:
     leader_id, follower_id = table.stable_group(2)
     pending_id = table.answers[table.send_join()].member_id
     leavers = (
-        Leaver(leader_id),
-        Leaver("stranger"),
-        Leaver("", "no such"),
-        Leaver(pending_id),
-        Leaver(follower_id),
+        LeavingMember(leader_id),
+        LeavingMember("stranger"),
+        LeavingMember("", "no such"),
+        LeavingMember(pending_id),
+        LeavingMember(follower_id),
     )
     results = table.ask(GroupMachine.leave, "g", leavers)
     assert [type(each) for each in results] == [
@@ -165,7 +165,7 @@ def test_a_pending_member_leaves_without_a_rebalance() -> None:
     table = Table()
     table.stable_group(1)
     pending_id = table.answers[table.send_join()].member_id
-    table.ask(GroupMachine.leave, "g", (Leaver(pending_id),))
+    table.ask(GroupMachine.leave, "g", (LeavingMember(pending_id),))
     assert table.group().state.value == "Stable"
     assert table.group().pending == set()
 
@@ -174,7 +174,7 @@ def test_a_rebalance_ends_when_the_one_it_waited_for_leaves() -> None:
     table = Table()
     leader_id, follower_id = table.stable_group(2)
     token = table.send_join(leader_id)
-    table.ask(GroupMachine.leave, "g", (Leaver(follower_id),))
+    table.ask(GroupMachine.leave, "g", (LeavingMember(follower_id),))
     assert [each.member_id for each in table.answers[token].members] == [leader_id]
 
 
@@ -184,15 +184,15 @@ def test_a_rebalance_ends_when_the_pending_member_it_waited_for_leaves() -> None
     pending_id = table.answers[table.send_join()].member_id
     token = table.send_join(leader_id)
     assert token not in table.answers
-    table.ask(GroupMachine.leave, "g", (Leaver(pending_id),))
-    assert isinstance(table.answers[token], Joined)
+    table.ask(GroupMachine.leave, "g", (LeavingMember(pending_id),))
+    assert isinstance(table.answers[token], JoinResult)
 
 
 def test_one_who_is_removed_gets_an_answer_to_what_it_waits_for() -> None:
     table = Table()
     table.stable_group(1)
     waiting_id, join = table.new_member()
-    table.ask(GroupMachine.leave, "g", (Leaver(waiting_id),))
+    table.ask(GroupMachine.leave, "g", (LeavingMember(waiting_id),))
     assert isinstance(table.answers[join], UnknownMemberId)
 
 
@@ -202,17 +202,17 @@ def test_one_who_waits_for_its_assignment_and_is_removed_gets_an_answer() -> Non
     follower_id, _ = table.new_member()
     table.wait(10_000)
     sync = table.send_sync(follower_id, 1)
-    table.ask(GroupMachine.leave, "g", (Leaver(follower_id),))
+    table.ask(GroupMachine.leave, "g", (LeavingMember(follower_id),))
     assert isinstance(table.answers[sync], UnknownMemberId)
 
 
 def test_leaving_under_a_stolen_instance_id_is_fenced() -> None:
     table = Table()
     table.send_join(instance_id="i1")
-    (result,) = table.ask(GroupMachine.leave, "g", (Leaver("somebody else", "i1"),))
+    (result,) = table.ask(GroupMachine.leave, "g", (LeavingMember("somebody else", "i1"),))
     assert isinstance(result, FencedInstanceId)
 
 
 def test_nobody_can_leave_a_group_that_does_not_exist() -> None:
     with pytest.raises(UnknownMemberId):
-        Table().ask(GroupMachine.leave, "g", (Leaver("anyone"),))
+        Table().ask(GroupMachine.leave, "g", (LeavingMember("anyone"),))

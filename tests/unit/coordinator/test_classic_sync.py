@@ -6,7 +6,7 @@ import pytest
 from tests.unit.coordinator.group_table import Table
 
 from ottla.coordinator.group.records import GroupKey, GroupValue
-from ottla.coordinator.group.requests import Joined, Synced
+from ottla.coordinator.group.requests import JoinResult, SyncResult
 from ottla.protocol.errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
@@ -29,8 +29,8 @@ def test_everybody_waits_for_the_leader() -> None:
     assert follower not in table.answers
     assignments = ((leader_id, b"left"), (follower_id, b"right"))
     leader = table.send_sync(leader_id, 1, assignments=assignments)
-    assert table.answers[leader] == Synced("consumer", "range", b"left")
-    assert table.answers[follower] == Synced("consumer", "range", b"right")
+    assert table.answers[leader] == SyncResult("consumer", "range", b"left")
+    assert table.answers[follower] == SyncResult("consumer", "range", b"right")
     assert table.group().state.value == "Stable"
 
 
@@ -118,7 +118,7 @@ def test_a_second_sync_of_a_member_ends_the_first() -> None:
     second = table.send_sync(follower_id, 1)
     assert isinstance(table.answers[first], RebalanceInProgress)
     table.send_sync(leader_id, 1)
-    assert isinstance(table.answers[second], Synced)
+    assert isinstance(table.answers[second], SyncResult)
 
 
 def test_pitfall_19_those_who_never_ask_for_their_assignment_are_removed() -> None:
@@ -131,7 +131,7 @@ def test_pitfall_19_those_who_never_ask_for_their_assignment_are_removed() -> No
     table.wait(began_ms + 60_000 - table.now_ms)
     assert isinstance(table.answers[waiting], RebalanceInProgress)
     assert table.group().members.keys() == {ids[1]}
-    assert isinstance(table.answers[table.send_join(ids[1])], Joined)
+    assert isinstance(table.answers[table.send_join(ids[1])], JoinResult)
 
 
 def test_a_member_that_synced_is_not_removed_with_those_who_did_not() -> None:

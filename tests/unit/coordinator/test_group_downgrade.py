@@ -7,7 +7,7 @@ from tests.unit.coordinator.consumer_bench import ALL, GROUP, Bench, join_reques
 from ottla.coordinator.group.classic.group import ClassicGroup, State
 from ottla.coordinator.group.embedded_protocol import encode_assignment
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.requests import Leaver
+from ottla.coordinator.group.requests import LeavingMember
 from ottla.protocol.errors import FencedInstanceId, RebalanceInProgress, UnknownMemberId
 
 
@@ -33,7 +33,7 @@ def test_a_static_member_moves_from_the_classic_to_the_consumer_protocol_and_bac
     again.join()
     assert set(bench.group.members) == {"new", "i-2"}
     assert bench.group.epoch == 2, "same subscription, no rebalance"
-    (result,) = bench.call(GroupMachine.leave, GROUP, (Leaver("", "i"),))
+    (result,) = bench.call(GroupMachine.leave, GROUP, (LeavingMember("", "i"),))
     assert result is None
 
 

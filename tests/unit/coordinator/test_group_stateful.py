@@ -10,7 +10,7 @@ from tests.unit.coordinator.group_table import Table, subscription
 from ottla.coordinator.group.classic.group import ClassicGroup, State
 from ottla.coordinator.group.classic.record import record_of
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.requests import CommitRequest, Joined, Leaver, OffsetToCommit
+from ottla.coordinator.group.requests import CommitRequest, JoinResult, LeavingMember, OffsetToCommit
 from ottla.protocol.errors import MemberIdRequired
 
 groups = st.sampled_from(["g", "h"])
@@ -48,7 +48,7 @@ class Groups(RuleBasedStateMachine):
             )
         )
         answer = self.table.answers.get(token)
-        if isinstance(answer, MemberIdRequired | Joined):
+        if isinstance(answer, MemberIdRequired | JoinResult):
             return group_id, answer.member_id, instance_id
         group = self.table.machine.groups.get(group_id)
         ids = list(group.members) if isinstance(group, ClassicGroup) else []
@@ -87,7 +87,7 @@ class Groups(RuleBasedStateMachine):
     @rule(member=consumes(members))
     def leave(self, member: tuple[str, str, str | None]) -> None:
         group_id, member_id, instance_id = member
-        self._note(self.table.send(GroupMachine.leave, group_id, (Leaver(member_id, instance_id),)))
+        self._note(self.table.send(GroupMachine.leave, group_id, (LeavingMember(member_id, instance_id),)))
 
     @rule(group_id=groups, topic=st.sampled_from(["orders", "payments"]), offset=st.integers(0, 9))
     def commit(self, group_id: str, topic: str, offset: int) -> None:

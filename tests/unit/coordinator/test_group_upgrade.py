@@ -17,7 +17,7 @@ from ottla.coordinator.group.consumer.group import ConsumerState
 from ottla.coordinator.group.consumer.partitions import size
 from ottla.coordinator.group.embedded_protocol import encode_assignment
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.requests import Leaver
+from ottla.coordinator.group.requests import LeavingMember
 from ottla.protocol.errors import GroupIdNotFound, GroupMaxSizeReached, RebalanceInProgress
 
 
@@ -110,7 +110,7 @@ def test_what_a_leader_assigned_twice_counts_once(bench: Bench) -> None:
 
 def test_an_empty_classic_group_is_simply_replaced(bench: Bench) -> None:
     (classic,) = classic_group(bench)
-    bench.call(GroupMachine.leave, GROUP, (Leaver(classic.member_id),))
+    bench.call(GroupMachine.leave, GROUP, (LeavingMember(classic.member_id),))
     assert bench.join("new", "orders").member_epoch == 1
     bench.fail_over()
     assert set(bench.group.members) == {"new"}

@@ -8,7 +8,7 @@ from tests.unit.coordinator.offset_commits import DAY_MS, commit, fetch, topics
 
 from ottla.coordinator.group import offsets
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.coordinator.group.requests import Leaver
+from ottla.coordinator.group.requests import LeavingMember
 from ottla.metadata.image import diff_images
 
 WEEK_MS = 7 * DAY_MS
@@ -43,7 +43,7 @@ def test_offsets_of_a_group_expire_a_week_after_its_last_member_left() -> None:
         table.wait(15 * 60_000)
         table.ask(GroupMachine.heartbeat, "g", member_id, None, 1)
     assert fetch(table) is not None
-    table.ask(GroupMachine.leave, "g", (Leaver(member_id),))
+    table.ask(GroupMachine.leave, "g", (LeavingMember(member_id),))
     table.wait(WEEK_MS - 1)
     assert fetch(table) is not None
     table.wait(10 * 60_000)

@@ -69,6 +69,17 @@ async def test_the_addresses_of_one_ipv6_network_share_their_turns() -> None:
     assert logins.begun == ["wrong-0", "wrong-1", "alice"]
 
 
+async def test_ipv4_addresses_are_told_apart_also_when_they_come_over_ipv6() -> None:
+    logins = Logins()
+    await logins.want("first", "::ffff:10.0.0.1")
+    for number in range(3):
+        await logins.want(f"wrong-{number}", "::ffff:10.0.0.1")
+    await logins.want("alice", "::ffff:10.0.0.2")
+    await logins.end("first")
+    await logins.end("wrong-0")
+    assert logins.begun == ["first", "wrong-0", "alice"]
+
+
 async def test_who_stops_waiting_takes_no_place() -> None:
     logins = Logins()
     for name in ("first", "second", "third"):

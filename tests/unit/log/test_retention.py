@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.log.log_config import LogConfig
-from ottla.log.retention import Breach, find_breaches
+from ottla.log.retention import ExpiredSegments, find_breaches
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -26,7 +26,7 @@ class Described:
         return self.modified
 
 
-def breaches(segments: list[Described], config: LogConfig, **given: int) -> list[Breach]:
+def breaches(segments: list[Described], config: LogConfig, **given: int) -> list[ExpiredSegments]:
     facts = {"log_start_offset": 0, "log_end_offset": 10 * len(segments), "now_ms": NOW} | given
     facts.setdefault("high_watermark", facts["log_end_offset"])
     return find_breaches(segments, config, **facts)  # type: ignore[arg-type]
@@ -42,7 +42,7 @@ def aged(*ages_ms: int) -> list[Described]:
 
 def test_segments_go_once_their_newest_record_is_older_than_retention_ms() -> None:
     config = replace(KEEP_INTACT_BATCHES, retention_ms=HOUR)
-    assert breaches(aged(3 * HOUR, HOUR + 1, HOUR, 0), config) == [Breach(2, "retention.ms=3600000")]
+    assert breaches(aged(3 * HOUR, HOUR + 1, HOUR, 0), config) == [ExpiredSegments(2, "retention.ms=3600000")]
 
 
 def test_an_old_segment_behind_a_young_one_stays() -> None:
@@ -94,13 +94,13 @@ def test_the_rules_apply_one_after_the_other_and_say_why() -> None:
     both = LogConfig(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=HOUR, retention_bytes=350)
     segments = aged(5 * HOUR, 5 * HOUR, 5 * HOUR, 0, 0)
     assert breaches(segments, both, log_start_offset=10) == [
-        Breach(1, "below the log start offset 10"),
-        Breach(2, "retention.ms=3600000"),
+        ExpiredSegments(1, "below the log start offset 10"),
+        ExpiredSegments(2, "retention.ms=3600000"),
     ]
     assert breaches(segments, replace(both, retention_bytes=250), log_start_offset=10) == [
-        Breach(1, "below the log start offset 10"),
-        Breach(1, "retention.bytes=250"),
-        Breach(1, "retention.ms=3600000"),
+        ExpiredSegments(1, "below the log start offset 10"),
+        ExpiredSegments(1, "retention.bytes=250"),
+        ExpiredSegments(1, "retention.ms=3600000"),
     ]
 
 

@@ -217,6 +217,11 @@ async def test_a_second_broker_on_the_same_file_is_refused(tmp_path: Path) -> No
     try:
         with pytest.raises(MetadataError, match="in use by another process"):
             await read(path)
+        # Nor may the attempt end this process's locks on the file, which keep other processes away.
+        elsewhere = f"import sqlite3; sqlite3.connect({str(path)!r}, timeout=0).execute('BEGIN IMMEDIATE')"
+        command = [sys.executable, "-c", elsewhere]
+        other = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+        assert "database is locked" in other.stderr
     finally:
         await store.close()
     assert await read(path) == []

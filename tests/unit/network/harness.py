@@ -17,6 +17,7 @@ from ottla.common.listeners import Listener
 from ottla.network.connection import Connection
 from ottla.network.handler import Reply
 from ottla.network.limits import NetworkLimits
+from ottla.network.listener_security import PLAINTEXT, ListenerSecurity
 from ottla.network.server import Server
 from ottla.protocol.errors import InvalidRequest
 
@@ -111,6 +112,7 @@ class Client:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+        self.name = "{}:{}".format(*sock.getsockname())
         self._loop = asyncio.get_running_loop()
 
     async def send(self, data: bytes | memoryview) -> None:
@@ -169,11 +171,12 @@ class Harness:
     def server(self) -> Server:
         return self._servers[-1]
 
-    async def serve(self, **limits: int) -> Server:
+    async def serve(self, security: ListenerSecurity = PLAINTEXT, **limits: int) -> Server:
         """Start a server whose sweeps are the test's own."""
         server = Server(self.handler, NetworkLimits(**{"sweep_interval_ms": 10**9, **limits}), self.clock)
         self._servers.append(server)
-        await server.start([Listener("PLAINTEXT", "127.0.0.1", 0)])
+        await server.bind(Listener("PLAINTEXT", "127.0.0.1", 0), security)
+        await server.serve()
         return server
 
     async def connect(self, receive_buffer_bytes: int = 0) -> Client:

@@ -23,7 +23,10 @@ from tests.unit.network.harness import (
 from ottla.common.file_range import FileRange
 from ottla.common.listeners import Address, Listener
 from ottla.network.limits import NetworkLimits
+from ottla.network.listener_security import ListenerSecurity
 from ottla.network.server import Server
+from ottla.security.plain import PlainServer
+from ottla.security.sasl import SaslSession
 from ottla.testing.broker_process import free_port
 
 MIB = 1 << 20
@@ -127,6 +130,68 @@ async def test_idle_connections_are_closed_after_their_time_and_busy_ones_are_no
     assert await polling.replies(1) == [2]
     await active.send(request(ECHO, 4))
     assert await active.replies(1) == [4]
+
+
+def _new_session() -> SaslSession:
+    return SaslSession(["PLAIN"], lambda _: PlainServer({"alice": "secret"}), lambda _: 0)
+
+
+async def test_who_does_not_authenticate_is_closed_soon(net: Harness) -> None:
+    server = await net.serve(security=ListenerSecurity(new_sasl=_new_session))
+    stranger, talker, alice = await net.connect(), await net.connect(), await net.connect()
+    await until(lambda: len(net.handler.connections) == 3)
+    session = next(each.sasl for each in net.handler.connections if each.peer == alice.name)
+    assert session is not None
+    session.handshake("PLAIN", 0)
+    session.authenticate(b"\0alice\0secret", 0, 0)
+    for _ in range(2):
+        net.clock.advance(4_900)
+        await talker.send(request(ECHO, 1))
+        await talker.reply()
+        server.sweep()
+    await stranger.send(request(ECHO, 2))
+    assert await stranger.replies(1) == [2]
+    net.clock.advance(300)
+    server.sweep()
+    assert await stranger.is_closed()
+    assert await talker.is_closed(), "who asks for versions again and again does not authenticate either"
+    net.clock.advance(60_000)
+    server.sweep()
+    await alice.send(request(ECHO, 3))
+    assert await alice.replies(1) == [3]
+
+
+async def test_the_time_to_authenticate_begins_when_a_connection_is_served(net: Harness) -> None:
+    server = await net.serve(security=ListenerSecurity(new_sasl=_new_session))
+    client = await net.connect()
+    await until(lambda: net.handler.connections)
+    net.handler.connections[0].mute(3_600_000)
+    net.clock.advance(60_000)
+    server.sweep()
+    net.handler.connections[0]._unmute()
+    net.clock.advance(9_000)
+    server.sweep()
+    await client.send(request(ECHO, 1))
+    assert await client.replies(1) == [1]
+
+
+async def test_many_silent_strangers_are_closed_sooner(net: Harness) -> None:
+    server = await net.serve(security=ListenerSecurity(new_sasl=_new_session), unauthenticated=3)
+    clients = [await net.connect() for _ in range(3)]
+    await until(lambda: len(net.handler.connections) == 3)
+    net.clock.advance(5_000)
+    server.sweep()
+    assert server.stats.connections == 3, "three are no crowd"
+    late = await net.connect()
+    await until(lambda: server.stats.connections == 4)
+    await clients[0].send(request(ECHO, 1))
+    assert await clients[0].replies(1) == [1]
+    server.sweep()
+    assert await clients[1].is_closed()
+    assert await clients[2].is_closed()
+    for each in (clients[0], late):
+        await each.send(request(ECHO, 2))
+        assert await each.replies(1) == [2]
 
 
 async def test_no_idle_limit_means_no_idle_limit(net: Harness) -> None:

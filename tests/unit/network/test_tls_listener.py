@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 
 import pytest
 import trustme
@@ -27,11 +28,15 @@ from tests.waiting import until
 from ottla.common.clock import ManualClock
 from ottla.common.file_range import FileRange
 from ottla.common.listeners import Listener
-from ottla.network.limits import NetworkLimits
+from ottla.network.limits import NetworkLimits, NetworkStats
 from ottla.network.listener_security import ListenerSecurity
+from ottla.network.peer_log import PeerLog
 from ottla.network.server import Server
+from ottla.network.tls_listener import TlsHandshakes
+from ottla.security.address_quotas import AddressQuotas
 from ottla.security.certificate_name import PrincipalMapper
 from ottla.security.connection_rates import ConnectionRates
+from ottla.security.quota_entities import IP, QuotaEntity
 from ottla.security.quota_rates import QuotaWindows
 
 MIB = 1 << 20
@@ -63,14 +68,19 @@ class TlsBench:
     async def connect(
         self, *, tls: bool = True, host: str = "127.0.0.1"
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        context = ssl.create_default_context()
-        self.authority.configure_trust(context)
         async with asyncio.timeout(DEADLINE_S):
             streams = await asyncio.open_connection(
-                "127.0.0.1", self.port, ssl=context if tls else None, local_addr=(host, 0)
+                "127.0.0.1", self.port, ssl=self.client_context if tls else None, local_addr=(host, 0)
             )
         self.writers.append(streams[1])
         return streams
+
+    @cached_property
+    def client_context(self) -> ssl.SSLContext:
+        """The context of clients: it takes long to make."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.authority.configure_trust(context)
+        return context
 
     @staticmethod
     @cache
@@ -155,6 +165,21 @@ async def test_a_connection_over_the_rate_is_served_later_and_not_closed(bench: 
     assert bench.server.stats.rejected == 0
 
 
+async def test_an_address_over_its_quota_gets_no_handshake(bench: TlsBench) -> None:
+    await bench.serve()
+    entity: QuotaEntity = ((IP, "127.0.0.1"),)
+    quotas = {entity: {"connection_creation_rate": 1.0}}
+    bench.server.address_quotas = AddressQuotas(quotas, QuotaWindows(40, 50))
+    for _ in range(2):
+        await bench.connect()
+    with pytest.raises(ConnectionError):
+        await bench.connect()
+    assert bench.server.stats.throttled == 1
+    assert bench.server.stats.handshakes == 2
+    assert bench.server.handshakes.in_flight == bench.server.handshakes.waiting == 0
+    await bench.connect(host="127.0.0.2")
+
+
 async def test_what_waits_for_its_turn_is_closed_with_the_listener(bench: TlsBench) -> None:
     await bench.serve()
     rates = bench.server.connection_rates = ConnectionRates(QuotaWindows(1, 1_000))
@@ -237,6 +262,27 @@ async def test_only_so_many_connections_wait_for_a_handshake(bench: TlsBench) ->
     async with asyncio.timeout(DEADLINE_S):
         assert await silent[0][0].read() == b"", "the first of the address with the most"
     assert bench.server.handshakes.waiting == 3
+
+
+async def test_the_addresses_of_one_ipv6_network_count_as_one() -> None:
+    """A stranger has 2^64 of them: as many clients, they would keep another waiting."""
+    clock = ManualClock()
+    limits = NetworkLimits(waiting_handshakes=3)
+    handshakes = TlsHandshakes(clock, PeerLog(clock), NetworkStats(), limits)
+    ours: list[socket.socket] = []
+    for host in ("2001:db8:2::1", "2001:db8:1::1", "2001:db8:1::2", "2001:db8:1:0:ffff::"):
+        accepted, peer = socket.socketpair()
+        accepted.setblocking(False)
+        ours.append(peer)
+        handshakes.start(accepted, (host, 50_000, 0, 0), asyncio.Protocol, ListenerSecurity())
+    try:
+        assert handshakes.waiting == 3
+        ours[1].settimeout(DEADLINE_S)
+        assert ours[1].recv(1) == b"", "the first of the network with the most"
+    finally:
+        handshakes.stop()
+        for each in ours:
+            each.close()
 
 
 async def test_a_new_context_serves_new_connections_and_open_ones_stay(bench: TlsBench) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from ottla.registry.errors import RegistryError
 from ottla.registry.jobs import InvalidSchema, Parse
 from ottla.registry.registration import Source
-from ottla.registry.workers import JobTimedOut, Workers
+from ottla.registry.service import Registry
+from ottla.registry.workers import JobTimedOut, Workers, WorkersBusy
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,18 @@ class Hang:
     def run(self) -> None:
         while True:
             pass
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """A job that takes its time."""
+
+    number: int
+    size: int = 1
+
+    def run(self) -> int:
+        time.sleep(0.8)
+        return self.number
 
 
 def avro(text: str) -> Parse:
@@ -67,3 +82,24 @@ async def test_results_are_kept_within_a_limit() -> None:
         with pytest.raises(InvalidSchema):
             await workers.run(avro('"nix"'))
         assert len(workers._cache) == 2
+
+
+async def test_a_job_that_waited_for_others_has_its_whole_deadline() -> None:
+    slow: Any = [Slow(number) for number in range(4)]
+    async with Workers(count=1, deadline_s=2.4) as workers:
+        assert await asyncio.gather(*map(workers.run, slow)) == [0, 1, 2, 3]
+
+
+async def test_who_waits_in_vain_is_told_to_try_again_not_that_the_schema_is_invalid() -> None:
+    hang: Any = Hang()
+    async with Workers(count=1, deadline_s=30, wait_s=0.1) as workers:
+        hanging = asyncio.create_task(workers.run(hang))
+        await asyncio.sleep(0)
+        with pytest.raises(WorkersBusy):
+            await workers.run(avro('"int"'))
+        log: Any = None
+        with pytest.raises(RegistryError) as caught:
+            await Registry(log, workers)._process(avro('"int"'))
+        assert caught.value.code == 50002
+        hanging.cancel()
+        await asyncio.gather(hanging, return_exceptions=True)

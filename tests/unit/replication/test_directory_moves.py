@@ -15,7 +15,7 @@ from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log import log_copy
 from ottla.log.log_config import LogConfig
-from ottla.log.log_copy import SMALL_SEGMENTS, LogCopy, Piece
+from ottla.log.log_copy import SMALL_SEGMENTS, LogCopy, SegmentPart
 from ottla.log.log_directories import LogDirectories
 from ottla.log.log_directory import LogDirectory
 from ottla.replication import directory_moves
@@ -69,10 +69,10 @@ async def test_many_small_segments_are_not_copied_on_the_loop(monkeypatch: pytes
     log = found.create(PLACE, new_uuid(), LogConfig(segment_bytes=150))
     for _ in range(120):
         append(log, make_batch("x" * 50))
-    on_loop: list[Piece] = []
+    on_loop: list[SegmentPart] = []
     copy_pieces = LogCopy.copy
 
-    def copy(self: LogCopy, pieces: Iterable[Piece]) -> None:
+    def copy(self: LogCopy, pieces: Iterable[SegmentPart]) -> None:
         if threading.current_thread() is threading.main_thread():
             on_loop.extend(pieces)
         copy_pieces(self, pieces)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.common.ids import TopicPartition
+from ottla.spark.batch_plans import plan_of
 from ottla.spark.checkpoint_files import CheckpointFiles, CheckpointProblem
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -52,6 +53,25 @@ def test_a_move_changes_where_the_next_batch_starts_and_nothing_else(folder: Pat
     assert (moved["@ids"], moved["@group"]) == ({"t": "id"}, "g")
     assert "@from" not in moved
     assert sorted(each.name for each in (folder / "offsets").iterdir()) == [".0.crc", "0", "1"]
+
+
+def test_the_plan_of_a_batch_is_its_positions_and_its_settings(folder: Path) -> None:
+    plans = [plan_of(folder, each) for each in (0, 1, 2)]
+    assert len({*plans}) == 3
+    assert None not in plans
+    assert plan_of(folder, 3) is None
+    CheckpointFiles(folder).export()
+    assert [plan_of(folder, each) for each in (0, 1, 2)] == plans
+    file = folder / "offsets" / "2"
+    text = file.read_text()
+    for before, after in (
+        ('"1": 30', '"1": 31'),
+        ('"batchTimestampMs":1', '"batchTimestampMs":2'),
+        (":7}", ":8}"),
+    ):
+        assert before in text
+        file.write_text(text.replace(before, after))
+        assert plan_of(folder, 2) != plans[2]
 
 
 def test_an_exported_checkpoint_has_offsets_only(folder: Path) -> None:

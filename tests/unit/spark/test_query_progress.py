@@ -14,7 +14,7 @@ from ottla.cli.support.problems import Problem
 from ottla.spark.driver_endpoint import DriverEndpoint
 from ottla.spark.pipelines.run.progress import FlowProgress
 from ottla.spark.pipelines.run.state import new_state
-from ottla.spark.query_progress import ENDED, FAILED, Behind, QueryBoard, read_source
+from ottla.spark.query_progress import ENDED, FAILED, QueryBoard, SourceLag, read_source
 
 POSITION = {"t": {"0": 10, "1": 20}, "@ids": {"t": "id"}, "@group": "g"}
 LATEST = {"t": {"0": 15, "1": 20}, "@seconds": 2.5}
@@ -45,17 +45,17 @@ def test_a_source_is_described_in_words_and_knows_how_far_behind_it_is() -> None
     found = read_source(report()["sources"][0])
     assert found.description == "ottla: t (2 partitions)"
     assert (found.topics, found.group) == (("t",), "g")
-    assert found.behind == Behind(2.5, 5, 0, 5, 2.5)
+    assert found.behind == SourceLag(2.5, 5, 0, 5, 2.5)
 
 
 def test_a_source_at_the_end_is_0_seconds_behind_and_one_of_the_connector_does_not_know() -> None:
     source = report()["sources"][0]
     done = read_source({**source, "latestOffset": {"t": {"0": 10, "1": 20}}})
-    assert done.behind == Behind(0.0, 0, 0, 0, 0.0)
+    assert done.behind == SourceLag(0.0, 0, 0, 0, 0.0)
     theirs = read_source(
         {**source, "endOffset": json.dumps({"t": {"0": 1}}), "latestOffset": json.dumps({"t": {"0": 4}})}
     )
-    assert (theirs.description, theirs.behind) == ("kafka: t (1 partition)", Behind(3.0, 3, 3, 3, None))
+    assert (theirs.description, theirs.behind) == ("kafka: t (1 partition)", SourceLag(3.0, 3, 3, 3, None))
 
 
 @pytest.mark.parametrize("offset", [None, "5", {"logOffset": 3}, "not json", 7])

@@ -13,6 +13,7 @@ from ottla.spark.sink.decisions import (
     Register,
     SinkKey,
     check_owner,
+    check_plan,
     decode_decision,
     encode_decision,
     is_decided,
@@ -48,6 +49,19 @@ def test_a_batch_is_written_until_it_is_decided() -> None:
 def test_a_checkpoint_older_than_the_output_is_refused() -> None:
     with pytest.raises(StaleCheckpoint, match="batch 4 is to be written, but batch 5"):
         is_decided(DECIDED, 4, "later run", "writer")
+
+
+def test_another_batch_with_the_number_of_a_decided_one_is_refused() -> None:
+    decided = Decision(5, "run", "writer", (ONE,), "one plan")
+    assert decode_decision(encode_decision(decided)) == decided
+    check_plan(decided, "one plan")
+    check_plan(decided, None)
+    assert DECIDED.decision is not None
+    check_plan(DECIDED.decision, "one plan")  # written before plans were noted
+    with pytest.raises(
+        StaleCheckpoint, match="batch 5 of this query was already written, with other records"
+    ):
+        check_plan(decided, "another plan")
 
 
 def test_a_second_write_of_the_same_run_and_name_is_refused() -> None:

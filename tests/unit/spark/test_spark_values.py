@@ -14,7 +14,7 @@ import pytest
 from fastavro import schemaless_writer
 
 from ottla.spark.errors import SparkError, WrongOption
-from ottla.spark.options import SINK, SOURCE, Given
+from ottla.spark.options import SINK, SOURCE, GivenOptions
 from ottla.spark.sink.serializing import read_serialize_options, serialized
 from ottla.spark.source.deserializing import BadValue, Deserializer, columns_of_avro, read_deserializer
 from ottla.spark.source.schema_registry import RegistryUnreachable, columns_of_json_schema, latest_avro
@@ -43,7 +43,7 @@ RECORD = {"id": 7, "note": None, "at": 1_000, "tags": ["a"]}
 
 
 def deserializer(columns: list[str], schema: pa.Schema, **options: str) -> Deserializer:
-    given = Given({"kafka.bootstrap.servers": "x:1", "subscribe": "orders", **options}, SOURCE)
+    given = GivenOptions({"kafka.bootstrap.servers": "x:1", "subscribe": "orders", **options}, SOURCE)
     return read_deserializer(given).choosing(columns).typed(schema)
 
 
@@ -208,7 +208,7 @@ def test_json_schema_and_protobuf_become_columns(registry: str) -> None:
 
 
 def test_structs_are_written_with_the_latest_schema(registry: str) -> None:
-    given = Given(
+    given = GivenOptions(
         {"kafka.bootstrap.servers": "x:1", "serialize": "registry", "schemaRegistryUrl": registry}, SINK
     )
     options = read_serialize_options(given)

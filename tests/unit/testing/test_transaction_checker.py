@@ -9,7 +9,7 @@ import pytest
 
 from ottla.common.ids import TopicPartition
 from ottla.testing.history import Read
-from ottla.testing.simulation.transactions.attempts import Attempt, Ledger
+from ottla.testing.simulation.transactions.attempts import Attempt, TransactionHistory
 from ottla.testing.simulation.transactions.check import check_reader, check_transactions
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -19,7 +19,7 @@ HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 class Story:
     """Three transactions of one id on two partitions: committed, aborted, and one that nobody knows of."""
 
-    ledger: Ledger = field(default_factory=lambda: Ledger(lambda: 0.0))
+    ledger: TransactionHistory = field(default_factory=lambda: TransactionHistory(lambda: 0.0))
     logs: dict[TopicPartition, list[Read]] = field(default_factory=lambda: {HERE: [], THERE: []})
     offsets: dict[str, int] = field(default_factory=lambda: {"one": 2})
 

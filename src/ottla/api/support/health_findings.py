@@ -109,7 +109,7 @@ def _metadata(facts: BrokerFacts) -> Iterator[BrokerFinding]:
         what = f"the metadata is {known.age_ms / 1000:.0f} s old: newer changes have not been applied"
         yield BrokerFinding("stale-metadata", WARNING, what, "see the log of the broker")
     if facts.node_id in known.in_maintenance:
-        what = "the broker is in maintenance: it leads nothing and gets no new replicas"
+        what = "the broker is in maintenance: it leads only what no other can, and gets no new replicas"
         fix = f"end it: ottla cluster maintenance stop {facts.node_id}"
         yield BrokerFinding("maintenance", WARNING, what, fix)
     yield from _ensemble(facts)

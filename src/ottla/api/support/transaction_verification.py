@@ -20,7 +20,7 @@ from uuid import UUID
 from ottla.api.support.coordinator_calls import await_reply
 from ottla.api.support.produce_scheduler import Steps
 from ottla.common.ids import TopicPartition
-from ottla.common.topic_names import INTERNAL_TOPICS
+from ottla.common.topic_names import PROTECTED_TOPICS
 from ottla.log.producers.verification import Verification
 from ottla.protocol.errors import (
     ConcurrentTransactions,
@@ -166,7 +166,7 @@ def _partitions(
                     partition = registry.get_by_id(topic_id, index)
             except KafkaError:
                 continue
-            if partition.topic_partition.topic not in INTERNAL_TOPICS:
+            if partition.topic_partition.topic not in PROTECTED_TOPICS:
                 yield topic_id or name, index, partition, batch
 
 

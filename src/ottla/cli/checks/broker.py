@@ -129,7 +129,7 @@ async def _brokers(options: ClientOptions) -> AsyncIterator[Finding]:
         found = await _tcp(broker.address, options)
         what = f"broker {node_id} advertises {broker.address}"
         if found.state == OK:
-            yield Finding("advertised", OK, f"{what}, and is")
+            yield Finding("advertised", OK, f"{what}, which is reachable")
             if options.uses_tls and broker.address not in options.addresses:
                 yield await _tls(broker.address, options)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from ottla.cli.checks.findings import FAILED, OK, WARNING, Finding
+from ottla.cli.support.output import count
 from ottla.client.admin.cluster_health import WRONG, Examination, examine_cluster
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster
@@ -28,8 +29,8 @@ async def check_health(options: ClientOptions) -> AsyncIterator[Finding]:
         what = f"{each.where}{each.what}{subjects if each.subjects else ''}"
         yield Finding(each.code, FAILED if each.severity == WRONG else WARNING, what, each.fix)
     if not found.findings:
-        partitions = len(found.info.partitions)
-        what = f"{len(found.info.brokers)} brokers, {partitions} partitions, all can be written"
+        brokers = count(len(found.info.brokers), "broker")
+        what = f"{brokers}, {count(len(found.info.partitions), 'partition')}, all can be written"
         yield Finding("cluster", OK, what)
     for finding in _disks_and_clocks(found):
         yield finding

@@ -23,7 +23,7 @@ from ottla.client.admin.groups import Groups
 from ottla.client.admin.metadata_backup import Outcome, dump_metadata, restore_metadata
 from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
-from ottla.metadata.backup_file import Backup, GroupOffset, decode_backup, encode_backup
+from ottla.metadata.backup_file import Backup, GroupOffset, decode_backup, encode_backup, is_backup
 from ottla.metadata.entities import partition_created
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import (
@@ -150,11 +150,16 @@ def _conclude(outcomes: list[Outcome], dry_run: bool) -> None:
 def read_backup(file: Path) -> Backup:
     """Return what a file contains; raise Problem if it cannot be trusted."""
     try:
-        return decode_backup(file.read_bytes())
+        data = file.read_bytes()
     except OSError as error:
         raise Problem(f"{file} cannot be read: {error.strerror}") from None
+    try:
+        return decode_backup(data)
     except MetadataError as error:
-        raise Problem(f"{file}: {error}", "use another backup", kind=BAD_DATA) from None
+        hints = ["use another backup"]
+        if not is_backup(data):
+            hints.append(f"a file of `ottla cluster export` is for:  ottla cluster apply -f {file}")
+        raise Problem(f"{file}: {error}", *hints, kind=BAD_DATA) from None
 
 
 def write_private(file: Path, data: bytes) -> None:

@@ -26,6 +26,7 @@ from ottla.client.admin.cluster_spec import (
     read_spec,
 )
 from ottla.client.cluster import Cluster
+from ottla.metadata.backup_file import is_backup
 from ottla.protocol.errors import KafkaError
 
 PENDING_EXIT = 3
@@ -56,12 +57,18 @@ def export(output: Path | None, output_format: str, bootstrap: str) -> None:
     ottla cluster apply -f cluster.yaml --dry-run
     """
     spec = session.run(bootstrap, read_spec)
+    for broker in spec.silent:
+        missing = "its own dynamic configs are not in the file; start it, then export again"
+        echo_err(f"broker {broker} does not answer: {missing}")
     is_json = output_format == "json"
     text = json.dumps(as_document(spec), indent=2) + "\n" if is_json else as_yaml(spec)
     if output is None:
         click.echo(text, nl=False)
         return
-    output.write_text(text)
+    try:
+        output.write_text(text)
+    except OSError as error:
+        raise Problem(f"{output} cannot be written: {error.strerror}") from None
     echo_err(f"{count(len(spec.topics or {}), 'topic')} written to {output}")
 
 
@@ -120,6 +127,7 @@ def apply(file: Path, prune: bool, dry_run: bool, yes: bool, output_format: str,
 
 
 def _read(file: Path) -> ClusterSpec:
+    text = ""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text()
         return parse(text)
@@ -127,6 +135,8 @@ def _read(file: Path) -> ClusterSpec:
         raise Problem(f"{file} cannot be read: {error.strerror}") from None
     except (BadFile, UnicodeDecodeError) as error:
         how = "see one:  ottla cluster export"
+        if is_backup(text.encode()):
+            how = f"this is a file of `ottla cluster backup`:  ottla cluster restore {file} --dry-run"
         raise Problem(f"{file}: {error}", how, kind=BAD_CONFIG) from None
 
 

@@ -90,7 +90,7 @@ def _unknown(error: ClientError) -> Unknown:
 
 async def _ask(bootstrap: str) -> Examination:
     options = session.options_of(bootstrap, patience_ms=PATIENCE_MS)
-    async with Cluster(options=options, is_patient=True) as connected:
+    async with Cluster(options=options, waits_for_brokers=True) as connected:
         return await examine_cluster(connected)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import click
@@ -56,23 +56,39 @@ def start(broker: int, timeout_s: float, output_format: str, bootstrap: str) -> 
     ottla cluster maintenance start 2
     """
 
-    async def command(connected: Cluster) -> tuple[ClusterInfo, list[TopicPartition]]:
+    async def command(connected: Cluster) -> tuple[ClusterInfo, list[TopicPartition], set[int]]:
         info = await ClusterAdmin(connected).describe()
         _check(info, broker)
+        aside = await in_maintenance(connected, info) - {broker}
         await set_maintenance(connected, broker, is_on=True)
-        return await drained(connected, broker, timeout_s)
+        return *await drained(connected, broker, timeout_s, aside), aside
 
-    info, stuck = session.run(bootstrap, command)
+    info, stuck, aside = session.run(bootstrap, command)
     if output_format == "json":
         print_json({**_row(info, broker, {broker}), "cannot_be_moved": list(map(str, stuck))})
     else:
         echo_err(f"broker {broker} is in maintenance; end it with:  ottla cluster maintenance stop {broker}")
     if stuck:
-        raise Problem(
-            f"broker {broker} still leads {count(len(stuck), 'partition')}: no other replica is in sync",
-            *map(str, stuck[:20]),
-            "they are not available while it is stopped; see: ottla cluster health",
-        )
+        raise _still_leads(info, broker, stuck, aside)
+
+
+def _still_leads(info: ClusterInfo, broker: int, stuck: list[TopicPartition], aside: set[int]) -> Problem:
+    """Return why a broker still leads, and what helps: another broker's maintenance may be the reason."""
+    others = {at: {*info.partitions[at].isr} - {broker} for at in stuck}
+    closed = sorted(set().union(*others.values()) & aside)
+    reasons = []
+    if not all(others.values()):
+        reasons.append("no other replica is in sync")
+    if closed:
+        where = f"broker {closed[0]} is" if len(closed) == 1 else f"brokers {', '.join(map(str, closed))} are"
+        reasons.append(f"{where} in maintenance too, and lead only what no other can")
+    hints = [f"to let broker {each} lead again:  ottla cluster maintenance stop {each}" for each in closed]
+    return Problem(
+        f"broker {broker} still leads {count(len(stuck), 'partition')}: {'; '.join(reasons) or 'it is slow'}",
+        *map(str, stuck[:20]),
+        *hints,
+        "they are not available while it is stopped; see: ottla cluster health",
+    )
 
 
 @maintenance.command(short_help="Let a broker lead again.")
@@ -145,16 +161,19 @@ async def set_maintenance(connected: Cluster, broker: int, *, is_on: bool) -> No
 
 
 async def drained(
-    connected: Cluster, broker: int, timeout_s: float
+    connected: Cluster, broker: int, timeout_s: float, aside: Collection[int] = ()
 ) -> tuple[ClusterInfo, list[TopicPartition]]:
-    """Wait until a broker leads nothing that others could lead; return what it leads then."""
+    """Wait until a broker leads nothing that others could lead; return what it leads then.
+
+    The brokers `aside` are in maintenance, too: they take no leadership.
+    """
     admin = ClusterAdmin(connected)
     deadline = time.monotonic() + timeout_s
     said = time.monotonic()
     while True:
         info = await admin.describe()
         leads = [at for at, each in info.partitions.items() if each.leader == broker]
-        movable = [at for at in leads if len(info.partitions[at].isr) > 1]
+        movable = [at for at in leads if {*info.partitions[at].isr} - {broker, *aside}]
         if not movable or time.monotonic() >= deadline:
             return info, leads
         if time.monotonic() - said >= LINE_EVERY_S:

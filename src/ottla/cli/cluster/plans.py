@@ -63,7 +63,11 @@ async def _watch_bar(moves: MoveWatch) -> Progress:
     )
     with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("moving", total=None)
+        told: tuple[int, ...] = ()
         async for each in moves.progress():
+            if each.silent and each.silent != told:
+                told = each.silent
+                bar.console.print(_waiting(each))
             done = each.partitions - each.partitions_left - each.cancelled
             bar.update(
                 task,
@@ -90,10 +94,18 @@ async def _watch_lines(moves: MoveWatch) -> Progress:
 def _line(progress: Progress, bytes_per_second: float) -> str:
     copied, total = progress.copied_bytes / MIB, progress.total_bytes / MIB
     line = f"{count(progress.partitions_left, 'partition')} left, {copied:,.0f} of {total:,.0f} MiB"
-    if bytes_per_second <= 0:
-        return line
+    if progress.silent or bytes_per_second <= 0:
+        return f"{line}; {_waiting(progress)}" if progress.silent else line
     left_s = (progress.total_bytes - progress.copied_bytes) / bytes_per_second
     return f"{line}, {bytes_per_second / MIB:,.1f} MiB/s, {left_s:,.0f} s left"
+
+
+def _waiting(progress: Progress) -> str:
+    """Return which brokers the moves wait for, and what ends the wait."""
+    one = len(progress.silent) == 1
+    silent = ", ".join(map(str, progress.silent))
+    which = f"broker {silent}, which does not answer" if one else f"brokers {silent}, which do not answer"
+    return f"waiting for {which}: start {'it' if one else 'them'}, or: ottla cluster reassign --cancel"
 
 
 MOVES_PER_REQUEST = 500
@@ -180,9 +192,11 @@ async def execute(
     topics = sorted({at.topic for at in changes})
     if rate is not None:
         await throttle(connected, topics, info.alive, rate)
+    not_begun = len(changes)
     try:
         for part in _batches(changes, batch if wait else 0):
             await begin(connected, part)
+            not_begun -= len(part)
             if wait:
                 await watch(MoveWatch(connected, _moves(info, part)))
                 await ClusterAdmin(connected).elect_leaders(list(part))  # by the new order
@@ -190,6 +204,11 @@ async def execute(
             echo_err("the moves have started; watch them with:  ottla cluster reassign --watch")
     except Problem:
         await lift_throttle(connected, topics)
+        raise
+    except asyncio.CancelledError:
+        if not_begun:
+            left = f"{not_begun:,} of {count(len(changes), 'partition')}"
+            echo_err(f"{left} did not begin to move; to continue, run this command again")
         raise
     if not wait and rate is not None:
         echo_err("they are throttled until that command has seen them end, or until they are cancelled")

@@ -11,9 +11,10 @@ from ottla.cli.support import session
 from ottla.cli.support.options import bootstrap_option, format_option
 from ottla.cli.support.output import echo_err, print_json, print_table, size_text
 from ottla.cli.support.problems import Problem
-from ottla.client.admin.cluster_admin import LogDirectory, describe_log_dirs
+from ottla.client.admin.cluster_admin import ClusterAdmin, LogDirectory, describe_log_dirs
 from ottla.client.admin.health import BrokerReport, broker_reports
 from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
 
 Directories = Mapping[int, list[LogDirectory]]
 SERVER_DETAILS = ("version", "zxid", "connections", "latency")
@@ -36,7 +37,7 @@ def log_dirs(
     """
 
     async def command(connected: Cluster) -> Directories:
-        return await describe_log_dirs(connected, brokers or None)
+        return await (describe_log_dirs(connected, brokers) if brokers else _of_all_brokers(connected))
 
     found = session.run(bootstrap, command)
     if output_format == "json":
@@ -45,6 +46,21 @@ def log_dirs(
         _print_sizes(found, by_partition=by_partition)
     else:
         _print_directories(found)
+
+
+async def _of_all_brokers(connected: Cluster) -> Directories:
+    """Return what the brokers answer; say which of them do not."""
+    info = await ClusterAdmin(connected).describe()
+    found: dict[int, list[LogDirectory]] = {}
+    for node_id in info.brokers:
+        if node_id not in info.alive:
+            echo_err(f"broker {node_id} is not alive: its log directories are not known")
+            continue
+        try:
+            found |= await describe_log_dirs(connected, [node_id])
+        except ClientError as error:
+            echo_err(f"broker {node_id} does not answer, its log directories are not known: {error}")
+    return found
 
 
 def _print_directories(found: Directories) -> None:
@@ -126,7 +142,10 @@ def quorum(output_format: str, bootstrap: str) -> None:
     reports = session.run(bootstrap, command)
     answers = {node_id: each.report for node_id, each in reports.items() if each.report}
     if not answers:
-        raise Problem("no broker reports its health", "Apache Kafka has no such report")
+        raise Problem(
+            "no broker reports its health",
+            "that needs DESCRIBE on the cluster; Apache Kafka has no such report",
+        )
     servers = _servers(answers)
     if output_format == "json":
         print_json({"servers": servers, "brokers": _connections(answers)})

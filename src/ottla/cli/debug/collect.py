@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import platform
 import sys
 import tarfile
@@ -62,8 +63,8 @@ class Bundle:
         self.files["CONTENTS.txt"] = ("This list.", b"")
         self.files["CONTENTS.txt"] = ("This list.", self.contents().encode())
         folder = path.name.removesuffix(".tar.gz")
-        with path.open("xb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
-            path.chmod(0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
             for name, (_, data) in sorted(self.files.items()):
                 entry = tarfile.TarInfo(f"{folder}/{name}")
                 entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time.time())

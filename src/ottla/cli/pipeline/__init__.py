@@ -1,1 +1,2 @@
-"""`ottla pipeline`. Reading order: command, options, run, view, status, check, copy."""
+"""`ottla pipeline`. Reading order: command, options, run, view, status, check, copy, dlq
+(dead letters), offsets, unit (systemd)."""

@@ -87,7 +87,7 @@ def run_jobs(jobs: Sequence[Job], *, log_level: str = "WARN") -> None:
         raise problems[0]
 
 
-class Stopping:
+class StopSignals:
     """Ctrl-C and SIGTERM set an event; the second Ctrl-C ends the process as usual."""
 
     def __init__(self) -> None:
@@ -113,9 +113,9 @@ class Stopping:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Stopping]:
+def stop_on_signals() -> Iterator[StopSignals]:
     """Handle Ctrl-C and SIGTERM within the block."""
-    stopping = Stopping()
+    stopping = StopSignals()
     stopping.install()
     try:
         yield stopping

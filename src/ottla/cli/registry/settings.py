@@ -10,17 +10,9 @@ from ottla.cli.registry.client import ask, path_of, url_option
 from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.options import format_option, key_values
 from ottla.cli.support.output import echo_err, print_json
+from ottla.registry.formats.levels import LEVELS
 
 HELP = {"help_option_names": ["-h", "--help"]}
-LEVELS = (
-    "BACKWARD",
-    "BACKWARD_TRANSITIVE",
-    "FORWARD",
-    "FORWARD_TRANSITIVE",
-    "FULL",
-    "FULL_TRANSITIVE",
-    "NONE",
-)
 FLAGS = frozenset({"normalize", "validateFields", "validateRules", "validateNewSchemas"})
 
 

@@ -6,7 +6,9 @@ is built from. `--set` and the named options override the file; they must not co
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ from ottla.cli.support.options import (
 )
 from ottla.cli.support.problem_kinds import BAD_CONFIG
 from ottla.cli.support.problems import Problem, need_package
+from ottla.cli.support.profiles import READABLE_BY_OTHERS, is_secret_of_broker
 from ottla.cli.support.start_problems import could_not_start
 from ottla.common.config.metrics_keys import AUTO
 from ottla.common.log_format import resolve, set_up_logging
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.broker import BrokerAddresses
     from ottla.common.listeners import Address
 
+log = logging.getLogger(__name__)
 
 # The output when the broker is ready: a line for programs, and a banner for people.
 
@@ -209,6 +213,8 @@ def serve(
             metrics=metrics,
         )
         set_up_logging(log_level, log_format, {"node_id": raw.get("node.id", raw.get("broker.id", "1"))})
+        if file is not None:
+            _warn_of_readers(file, from_file)
         if ephemeral:
             raw = {key: value for key, value in raw.items() if key not in DATA_KEYS}
         return broker.run(raw, ephemeral=ephemeral, on_ready=announce)
@@ -216,6 +222,12 @@ def serve(
         raise misconfigured(error) from None
     except broker.StartError as error:
         raise could_not_start(error) from None
+
+
+def _warn_of_readers(file: Path, keys: Iterable[str]) -> None:
+    """Log a warning if a file has secrets, and others can read it."""
+    if any(map(is_secret_of_broker, keys)) and file.stat().st_mode & READABLE_BY_OTHERS:
+        log.warning("others can read %s, which has passwords; run: chmod 600 %s", file, file)
 
 
 def _serve_cluster(

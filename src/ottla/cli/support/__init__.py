@@ -12,4 +12,9 @@ Reading order:
     offset_range, partition_choice      the values of --offset and --topic
     profiles        named clusters
     completing      shell completion of names
+    lazy_group, plugins     sub-commands that are imported when they are used; commands of other packages
+    line_input, input_template, table_input     what `ottla produce` reads
+    schemas         keys and values with a schema registry
+    http_client, http_options, http_service     requests to services; running one
+    child_processes     `ottla` commands as child processes
 """

@@ -16,7 +16,7 @@ from ottla.cli.support.output import echo_err
 from ottla.cli.support.problems import Problem
 
 
-class Listening(Protocol):
+class RunningService(Protocol):
     """What a service is once it has started."""
 
     @property
@@ -27,7 +27,7 @@ class Listening(Protocol):
 def run_http_service(
     what: str,
     where: tuple[str, int],
-    make: Callable[[], AbstractAsyncContextManager[Listening]],
+    make: Callable[[], AbstractAsyncContextManager[RunningService]],
     refusals: tuple[type[Exception], ...] = (),
 ) -> int:
     """Start what `make` returns, print where it is ready, and stop it when a signal says so.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +14,31 @@ if TYPE_CHECKING:
 
 Table = Mapping[str, tuple[str, str]]
 """Name of each command, its module, its help text. In the module its object has the same name."""
+
+SYNONYMS = {
+    "add": ("create",),
+    "get": ("describe",),
+    "info": ("describe",),
+    "ls": ("list",),
+    "new": ("create",),
+    "remove": ("delete",),
+    "reset": ("seek", "reset"),
+    "rm": ("delete",),
+    "set": ("alter",),
+    "show": ("describe", "show"),
+    "unset": ("alter",),
+    "update": ("alter",),
+}
+"""What other tools call our sub-commands."""
+
+
+def suggestion(typed: str, names: Collection[str]) -> str:
+    """Return a clause that names the command that was probably meant, or nothing."""
+    import difflib
+
+    synonyms = [name for name in SYNONYMS.get(typed, ()) if name in names]
+    near = synonyms or difflib.get_close_matches(typed, names, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 class LazyGroup(click.Group):
@@ -28,6 +53,10 @@ class LazyGroup(click.Group):
         own = sorted(self.commands)
         return own + [name for name in self.lazy if name not in self.commands]
 
+    def all_names(self, ctx: click.Context) -> list[str]:
+        """Return the names that may be typed."""
+        return self.list_commands(ctx)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a sub-command."""
         if cmd_name in self.commands or cmd_name not in self.lazy:
@@ -41,6 +70,16 @@ class LazyGroup(click.Group):
         command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the sub-command; if there is none, suggest the one that was probably meant."""
+        is_typed = args and not args[0].startswith("-") and not ctx.resilient_parsing
+        if is_typed and self.get_command(ctx, args[0]) is None:
+            names = self.all_names(ctx)
+            raise click.UsageError(f"there is no command {args[0]!r}{suggestion(args[0], names)}", ctx)
+        return super().resolve_command(ctx, args)
 
     def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
         """Return the names and help texts, without imports."""

@@ -15,7 +15,7 @@ from ottla.protocol.errors import KafkaError
 
 
 class _Resource(NamedTuple):
-    """A resource type: as text, and as an option of kafka-acls.sh."""
+    """A resource type: as text, and as an option of `ottla acl`."""
 
     words: str
     option: str
@@ -31,24 +31,33 @@ _RESOURCES = {
 }
 CODES = frozenset(_RESOURCES)
 _OPERATIONS = {
-    "produce": ("Write",),
-    "consume": ("Read",),
-    "group seek": ("Read",),
-    "topic create": ("Create",),
-    "topic alter": ("Alter", "AlterConfigs"),
-    "topic delete": ("Delete",),
-    "group delete": ("Delete",),
-    "config describe": ("DescribeConfigs",),
-    "config alter": ("AlterConfigs",),
-    "cluster elect": ("Alter",),
-    "cluster reassign": ("Alter",),
-    "cluster decommission": ("Alter",),
-    "txn abort": ("Write",),
-    "bench": ("Create", "Write", "Read"),
-    "demo": ("Create", "Write", "Read"),
+    "produce": ("write",),
+    "consume": ("read",),
+    "group seek": ("read",),
+    "topic create": ("create",),
+    "topic alter": ("alter", "alter_configs"),
+    "topic delete": ("delete",),
+    "group delete": ("delete",),
+    "config describe": ("describe_configs",),
+    "config alter": ("alter_configs",),
+    "acl create": ("alter",),
+    "acl delete": ("alter",),
+    "user create": ("alter",),
+    "user delete": ("alter",),
+    "user set-password": ("alter",),
+    "quota list": ("describe_configs",),
+    "quota set": ("alter_configs",),
+    "quota remove": ("alter_configs",),
+    "cluster backup": ("alter",),
+    "cluster elect": ("alter",),
+    "cluster reassign": ("alter",),
+    "cluster decommission": ("alter",),
+    "txn abort": ("write",),
+    "bench": ("create", "write", "read"),
+    "demo": ("create", "write", "read"),
 }
 """The operation that a command needs, if it is more than Describe; most operations imply Describe."""
-_TO_LOOK = ("Describe",)
+_TO_LOOK = ("describe",)
 _NAME = re.compile(r"[\w.-]{1,249}")
 
 
@@ -77,9 +86,8 @@ def not_allowed(error: KafkaError, topic: str | None = None) -> Problem:
     words = resource.words.format(name or "that it needs")
     return Problem(
         f"{who or 'this client'} is not authorized for {words}: the ACLs of the cluster do not allow it",
-        "an administrator can allow it with Kafka's tool:",
-        f"  kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:{who or 'NAME'} "
-        f"{operations} {resource.option.format(name or 'NAME')}",
+        f"an administrator can allow it:  ottla acl create --principal {who or 'NAME'} {operations} "
+        f"{resource.option.format(name or 'NAME')}",
         "or log in as another user:  -X sasl.username=NAME -X sasl.password=SECRET, or --profile NAME",
         f"check the connection:  ottla doctor{same_cluster()}",
         kind=NOT_AUTHORISED,

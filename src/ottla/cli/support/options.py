@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -25,6 +25,7 @@ LARGEST_PORT = 65_535
 REGISTRY_URL = "http://127.0.0.1:8081"
 REGISTRY_VARIABLE = "OTTLA_REGISTRY"
 TYPED_PROFILE = "ottla.typed_profile"
+JAAS_KEY, USER_KEY = "sasl.jaas.config", "sasl.username"
 SETTINGS = "ottla.settings"
 """Where a command's context keeps the client settings: of the profile, the file and `-X`."""
 
@@ -97,6 +98,16 @@ def _settings(ctx: click.Context) -> dict[str, str]:
     return cast("dict[str, str]", ctx.meta.setdefault(SETTINGS, {}))
 
 
+def _merged(weak: Mapping[str, str], strong: Mapping[str, str]) -> dict[str, str]:
+    """Return all settings; where both have a login, that of `strong` alone counts, however it is written."""
+    hidden: tuple[str, ...] = ()
+    if JAAS_KEY in strong and USER_KEY not in strong:
+        hidden = (USER_KEY, "sasl.password")
+    elif USER_KEY in strong and JAAS_KEY not in strong:
+        hidden = (JAAS_KEY,)
+    return {**{key: value for key, value in weak.items() if key not in hidden}, **strong}
+
+
 def _take_profile(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
     try:
         found = find_profile(name)
@@ -105,7 +116,7 @@ def _take_profile(ctx: click.Context, param: click.Parameter, name: str | None) 
             raise
         return
     found = {key: value for key, value in found.items() if key not in SERVICE_KEYS}
-    _settings(ctx).update({**found, **_settings(ctx)})
+    ctx.meta[SETTINGS] = _merged(found, _settings(ctx))
     if ctx.get_parameter_source("profile") is ParameterSource.COMMANDLINE:
         ctx.meta[TYPED_PROFILE] = name
 
@@ -116,13 +127,13 @@ def _take_file(ctx: click.Context, param: click.Parameter, file: Path | None) ->
         from ottla.common.config.properties import read_properties
 
         try:
-            _settings(ctx).update(read_properties(file))
+            ctx.meta[SETTINGS] = _merged(_settings(ctx), read_properties(file))
         except ConfigError as error:
             raise click.BadParameter(str(error), ctx, param) from None
 
 
 def _take_extra(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> None:
-    _settings(ctx).update(key_values(ctx, param, texts))
+    ctx.meta[SETTINGS] = _merged(_settings(ctx), key_values(ctx, param, texts))
 
 
 def _bootstrap(ctx: click.Context, param: click.Parameter, given: str | None) -> str:

@@ -90,8 +90,8 @@ NOT_AUTHORISED = Kind(
     "The user is authenticated, but the ACLs of the cluster do not allow this operation.",
     (
         "Ask the administrator of the cluster for access to this topic, group, transactional id or cluster.",
-        "An administrator allows it with Kafka's tool, as the error shows: "
-        "`kafka-acls.sh --add --allow-principal User:NAME --operation Read --topic T`.",
+        "An administrator allows it, as the error shows: "
+        "`ottla acl create --principal NAME --operation read --topic T`.",
         "Check your user name: the profile or the `-X sasl.username` of the command.",
     ),
 )

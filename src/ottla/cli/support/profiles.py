@@ -105,6 +105,17 @@ def is_secret(key: str) -> bool:
     return any(word in key for word in SECRET_WORDS)
 
 
+def is_secret_of_broker(key: str) -> bool:
+    """Return whether the value of a broker's config must not be shown."""
+    from ottla.common.config.broker import BrokerConfig
+    from ottla.common.config.declaration import ConfigError
+
+    try:
+        return BrokerConfig.key(key).kind.sensitive
+    except ConfigError:
+        return is_secret(key)
+
+
 def find_profile(name: str | None) -> Profile:
     """Return a profile by name, or the default one; with neither, an empty one."""
     path = profiles_file()

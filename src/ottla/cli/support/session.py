@@ -58,6 +58,7 @@ HINTS = {
     ErrorCode.topic_deletion_disabled: "the broker must be started with --set delete.topic.enable=true",
     ErrorCode.not_enough_replicas: "see the in-sync replicas: ottla topic describe {topic}",
     ErrorCode.unknown_topic_id: "it was deleted while it was being read: ottla topic list",
+    ErrorCode.security_disabled: "set one on every broker: authorizer.class.name, see docs/security-acls.md",
     ErrorCode.inconsistent_topic_id: "it was deleted and created again while it was being read",
 }
 
@@ -236,6 +237,7 @@ def _unreachable(error: BrokerUnreachable) -> Problem:
             f"{error.advertised_by} advertises {where}, which cannot be reached ({error.reason})",
             "it must advertise an address that this machine can reach:",
             "  ottla serve --advertise HOST:PORT",
+            "if it is down, start it again; see what is missing:  ottla cluster health",
             kind=ADVERTISED,
         )
     hints = [f"use another one with -b HOST:PORT or {BOOTSTRAP_VARIABLE}"]

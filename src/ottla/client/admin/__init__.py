@@ -2,16 +2,17 @@
 
 Reading order:
 
-    async_admin, sync_admin, options   the public classes
+    async_admin, sync_admin            the public classes
     topic_admin, config_admin          topics, partitions and records; configs
-    groups, share_groups, lag          groups and their offsets; their lag in records and seconds
+    groups, group_types, share_groups, lag   groups and their offsets; their lag in records and seconds
     cluster_admin                      brokers, log directories, reassignments
     cluster_spec                       a cluster as declared in a file: read, compared, changed
     moves                              moves replicas, and watches them
     health, cluster_health             what brokers say of themselves; the verdict on a cluster
     transactions                       open transactions and producers
     quotas                             quotas of users, client ids and addresses
-    acls, delegation_tokens            who may do what; credentials for workers
+    acls, scram_users, delegation_tokens   who may do what; users and passwords; credentials for workers
+    metadata_backup                    the metadata of a cluster, saved and restored
 """
 
 from __future__ import annotations

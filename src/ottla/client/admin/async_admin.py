@@ -78,7 +78,7 @@ class AsyncAdmin(TopicAdmin):
         return admin
 
     def _set_up(self, options: AdminOptions) -> None:
-        super().__init__(Cluster(options=options, is_patient=True))
+        super().__init__(Cluster(options=options, waits_for_brokers=True))
         self.options = options
         self._clock: Clock = SystemClock()
 

@@ -147,7 +147,7 @@ def examine(info: ClusterInfo, minimums: Mapping[str, int], reports: Reports) ->
     found = [
         *_brokers(info, reports),
         *_controller(info, reports),
-        *_partitions(health),
+        *_partitions(info, health),
         *_own_findings(reports),
         *_clocks(reports),
         *_versions(reports),
@@ -180,11 +180,11 @@ def _controller(info: ClusterInfo, reports: Reports) -> Iterator[ClusterFinding]
     yield ClusterFinding("no-controller", WRONG, what, "ottla cluster quorum")
 
 
-def _partitions(health: Health) -> Iterator[ClusterFinding]:
+def _partitions(info: ClusterInfo, health: Health) -> Iterator[ClusterFinding]:
     """Yield the problems that the metadata shows."""
     offline, under_min = "offline: no leader, cannot be read or written", "below min.insync.replicas"
     for code, partitions, what, fix in (
-        ("offline", health.offline, offline, "start the brokers that have the records"),
+        ("offline", health.offline, offline, _end_of_offline(info, health.offline)),
         (
             "under-min-isr",
             health.under_min_isr,
@@ -204,6 +204,15 @@ def _partitions(health: Health) -> Iterator[ClusterFinding]:
         )
         fix = "start the missing brokers, or wait until they have caught up"
         yield ClusterFinding("under-replicated", WRONG, text, fix, subjects=lacking)
+
+
+def _end_of_offline(info: ClusterInfo, partitions: list[TopicPartition]) -> str:
+    """Return what brings partitions back: the brokers that are away, or a disk of one that is not."""
+    away = sorted({node for at in partitions for node in info.partitions[at].replicas} - {*info.alive})
+    if not away:
+        return "their brokers are alive, but not the disks with the records: see the other findings"
+    several = len(away) > 1
+    return f"start broker{'s' if several else ''} {', '.join(map(str, away))}, which may have the records"
 
 
 def _names(partitions: list[TopicPartition]) -> tuple[str, ...]:
@@ -276,10 +285,16 @@ class RestartCheck:
 
 def check_restart(found: Examination, broker: int) -> RestartCheck:
     """Return whether writes with acks=all and all leaders survive the restart of a broker."""
-    against = [each for each in found.findings if each.severity == WRONG and _is_against(each, broker)]
+    partitions = found.info.partitions
+    only_here = all({*partitions[at].replicas} <= {broker} for at in found.health.offline)
+    against = [
+        each
+        for each in found.findings
+        if each.severity == WRONG and _is_against(each, broker) and not (each.code == "offline" and only_here)
+    ]
     reasons = [f"{each.where}{each.what}" for each in against]
     too_few, unavoidable = [], []
-    for at, partition in found.info.partitions.items():
+    for at, partition in partitions.items():
         replicas = found.info.target(at)
         if broker not in partition.replicas:
             continue

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ottla.client.admin.acls import Acl, AclQuery, Acls
+from ottla.client.admin.cluster_admin import ClusterAdmin
 from ottla.client.admin.config_admin import ConfigSource
 from ottla.client.admin.quotas import alter_quotas, list_quotas
 from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
 from ottla.common.topic_names import is_internal
 from ottla.protocol.errors import KafkaError, SecurityDisabled
 from ottla.security.quota_entities import ENTITY_TYPES, QuotaEntity, entity_text
@@ -43,6 +45,8 @@ class ClusterSpec:
     """Dynamic configs by node id, or of all brokers as `defaults`."""
     acls: tuple[Acl, ...] | None = None
     quotas: Mapping[QuotaEntity, Mapping[str, float]] | None = None
+    silent: tuple[int, ...] = ()
+    """Brokers that were not there to tell their dynamic configs; never in a file."""
 
 
 async def read_spec(cluster: Cluster) -> ClusterSpec:
@@ -55,14 +59,24 @@ async def read_spec(cluster: Cluster) -> ClusterSpec:
         name: TopicSpec(len(each.partitions), each.replication_factor, configs.get(name, {}))
         for name, each in own.items()
     }
+    info = await ClusterAdmin(cluster).describe()
+    silent = {*info.brokers} - {*info.alive}
     brokers: dict[str, Configs] = {}
-    for node_id in (None, *sorted(cluster.brokers)):
+    for node_id in (None, *info.alive):
         wanted = ConfigSource.DYNAMIC_DEFAULT_BROKER if node_id is None else ConfigSource.DYNAMIC_BROKER
-        entries = await admin.broker_configs(node_id)
+        try:
+            entries = await admin.broker_configs(node_id)
+        except ClientError:
+            if node_id is None:
+                raise
+            silent.add(node_id)  # it has just died
+            continue
         found = {each.name: each.value for each in entries if each.source is wanted}
         if visible := {key: value for key, value in found.items() if value is not None}:
             brokers[ALL_BROKERS if node_id is None else str(node_id)] = visible
-    return ClusterSpec(topics, brokers, await _acls(cluster), await _quotas(cluster))
+    return ClusterSpec(
+        topics, brokers, await _acls(cluster), await _quotas(cluster), silent=tuple(sorted(silent))
+    )
 
 
 async def _acls(cluster: Cluster) -> tuple[Acl, ...] | None:
@@ -138,7 +152,7 @@ class DeleteAcl:
 
 
 @dataclass(frozen=True, slots=True)
-class Impossible:
+class UnsupportedChange:
     """A difference that cannot be removed this way."""
 
     what: str
@@ -153,7 +167,7 @@ class SpecPlan:
     """The changes in the order in which they are made, what is impossible, and what is left alone."""
 
     changes: tuple[Change, ...]
-    impossible: tuple[Impossible, ...]
+    impossible: tuple[UnsupportedChange, ...]
     unmanaged: tuple[Change, ...]
     """What `prune` would remove."""
 
@@ -165,24 +179,24 @@ def plan_changes(wanted: ClusterSpec, found: ClusterSpec, *, prune: bool = False
     return SpecPlan((*added, *removed), impossible, ()) if prune else SpecPlan(added, impossible, removed)
 
 
-def _impossible(wanted: ClusterSpec, found: ClusterSpec) -> Iterator[Impossible]:
+def _impossible(wanted: ClusterSpec, found: ClusterSpec) -> Iterator[UnsupportedChange]:
     for name, topic in (wanted.topics or {}).items():
         has = (found.topics or {}).get(name)
         if has is None:
             continue
         if topic.partitions is not None and topic.partitions < (has.partitions or 0):
-            yield Impossible(
+            yield UnsupportedChange(
                 f"topic {name}: {has.partitions} partitions cannot become {topic.partitions}",
                 f"write partitions: {has.partitions}, or delete the topic and its records first",
             )
         factor = topic.replication_factor
         if factor is not None and factor != has.replication_factor:
-            yield Impossible(
+            yield UnsupportedChange(
                 f"topic {name}: replication factor {has.replication_factor} is not {factor}",
                 f"move its replicas first:  ottla cluster reassign {name} -r {factor}",
             )
     if wanted.acls and found.acls is None:
-        yield Impossible(
+        yield UnsupportedChange(
             "acls: the cluster has no authorizer",
             "set authorizer.class.name on the brokers, or leave acls out",
         )

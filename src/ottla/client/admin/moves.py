@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 from ottla.client.admin.cluster_admin import ClusterAdmin, MoveInfo
 from ottla.client.admin.topic_admin import TopicAdmin
-from ottla.client.cluster import Cluster
+from ottla.client.cluster import Cluster, PartitionInfo
 from ottla.client.errors import ClientError
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
 
 POLL_S = 1.0
+SETTLED_WITHIN = 10
+"""How often a broker is asked again that still shows a move that has ended."""
 TOPIC_THROTTLES = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 BROKER_THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 ALL = "*"
@@ -30,6 +32,8 @@ class Progress:
     total_bytes: int
     cancelled: int = 0
     """How many partitions are back where they were; known when nothing is left."""
+    silent: tuple[int, ...] = ()
+    """The brokers that replicas move to and that do not answer."""
 
 
 class MoveWatch:
@@ -50,8 +54,18 @@ class MoveWatch:
             yield await self._measure(left)
             await asyncio.sleep(POLL_S)
 
+    async def _settled(self) -> dict[TopicPartition, PartitionInfo]:
+        """Return the partitions when every move has ended in the eyes of the broker that is asked, too."""
+        for _ in range(SETTLED_WITHIN):
+            partitions = (await self._admin.describe()).partitions
+            found = {at: {*partitions[at].replicas} for at in self._moves if at in partitions}
+            if all(held in (self._moves[at].before, {*self._moves[at].target}) for at, held in found.items()):
+                break
+            await asyncio.sleep(POLL_S / 2)
+        return partitions
+
     async def _end(self) -> Progress:
-        partitions = (await self._admin.describe()).partitions
+        partitions = await self._settled()
         cancelled = {
             at
             for at, move in self._moves.items()
@@ -66,7 +80,10 @@ class MoveWatch:
         for at, move in left.items():
             for node_id in move.replicas:
                 on_brokers[node_id].append(at)
-        found = {node: await self._sizes_on(node, partitions) for node, partitions in on_brokers.items()}
+        answers = {node: await self._sizes_on(node, partitions) for node, partitions in on_brokers.items()}
+        found = {node: sizes or {} for node, sizes in answers.items()}
+        adding = {node for move in left.values() for node in move.adding}
+        silent = tuple(sorted(node for node in adding if answers[node] is None))
         copied = 0
         for at, move in left.items():
             sizes = {node: found[node].get(at, 0) for node in move.replicas}
@@ -77,13 +94,16 @@ class MoveWatch:
         copied += sum(
             self._sizes.get(at, 0) * len(each.adding) for at, each in self._moves.items() if at not in left
         )
-        return Progress(len(left), len(self._moves), copied, total)
+        return Progress(len(left), len(self._moves), copied, total, silent=silent)
 
-    async def _sizes_on(self, node_id: int, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    async def _sizes_on(
+        self, node_id: int, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, int] | None:
+        """Return the sizes of these replicas, or None if the broker does not answer."""
         try:
             return await self._admin.log_sizes(node_id, partitions)
         except (KafkaError, ClientError):
-            return {}  # it is unavailable at the moment; the reassignments continue without it
+            return None  # it is unavailable at the moment; the reassignments continue without it
 
 
 async def throttle(

@@ -29,8 +29,15 @@ from ottla.client.cluster import Cluster, TopicInfo
 from ottla.client.errors import error_for, raise_for
 from ottla.client.offsets import OffsetAndTime, by_leader, list_offsets, offset_ranges
 from ottla.common.ids import TopicPartition
-from ottla.protocol.errors import KafkaError, NotController
+from ottla.protocol.errors import (
+    InvalidReplicationFactor,
+    KafkaError,
+    NotController,
+    TopicAlreadyExists,
+)
 from ottla.protocol.types import BrokerId, TopicName, i16, i32, i64
+
+MAX_SERVICE_REPLICAS = 3
 
 
 async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -70,6 +77,26 @@ def _request(cluster: Cluster, before: Mapping[TopicPartition, int]) -> DeleteRe
         ),
         timeout=cluster.broker_timeout,
     )
+
+
+async def create_compacted_topic(cluster: Cluster, name: str, partitions: int = 1) -> bool:
+    """Create a service's own topic, with up to 3 replicas; return False if it exists already."""
+    for replicas in range(min(MAX_SERVICE_REPLICAS, len(cluster.brokers)), 0, -1):
+        try:
+            await TopicAdmin(cluster).create_topic(
+                name,
+                partitions=partitions,
+                replication_factor=replicas,
+                configs={"cleanup.policy": "compact"},
+            )
+        except TopicAlreadyExists:
+            return False
+        except InvalidReplicationFactor:  # a broker has stopped since
+            if replicas == 1:
+                raise
+        else:
+            return True
+    raise InvalidReplicationFactor("no broker is known")
 
 
 Outcome = TypeVar("Outcome")

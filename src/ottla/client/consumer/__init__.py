@@ -5,7 +5,7 @@ Reading order:
     async_consumer, sync_consumer   the public classes
     options                         consumer options
     core                            the consumer behind both: start, stop, and the calls for records
-    direct, wakeups                 records taken in the caller's thread; waking the calls that wait
+    waiting                         calls that wait for records: on the loop, or in the caller's thread
     assignment, subscription        the assigned partitions; the topics that are subscribed to
     dedicated_connections           connections for requests that the broker answers late
     fetching/                       from Fetch requests to records

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from ottla.client.admin.group_types import OffsetAndMetadata
-from ottla.client.consumer.fetching.partition_state import Need, PartitionState
+from ottla.client.consumer.fetching.partition_state import PartitionState, PendingLookup
 from ottla.client.consumer.membership.listener import NotAssigned
 from ottla.common.ids import TopicPartition
 
@@ -48,7 +48,7 @@ class Assignment:
         """The size of the batches that wait to be decoded."""
         return sum(state.fetched_bytes for state in self.states.values())
 
-    def replace(self, partitions: Iterable[TopicPartition], need: Need) -> None:
+    def replace(self, partitions: Iterable[TopicPartition], need: PendingLookup) -> None:
         """Assign exactly these partitions; those that were assigned before keep their position."""
         with self.lock:
             wanted = sorted(set(partitions))
@@ -69,7 +69,7 @@ class Assignment:
                 state.partition: OffsetAndMetadata(state.position, "", state.epoch)
                 for state in self.states.values()
                 if state.position >= 0
-                and state.need in (Need.NOTHING, Need.VALIDATION)
+                and state.need in (PendingLookup.NOTHING, PendingLookup.VALIDATION)
                 and (partitions is None or state.partition in partitions)
             }
 

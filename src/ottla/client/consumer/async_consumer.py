@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.core import ConsumerCore, Records
-from ottla.client.consumer.fetching.partition_state import Need
+from ottla.client.consumer.fetching.partition_state import PendingLookup
 from ottla.client.consumer.fetching.record import ConsumerRecord
 from ottla.client.consumer.fetching.rows import Make, Rows, to_rows
 from ottla.client.consumer.membership.listener import Caller, RebalanceListener, call_here
@@ -228,7 +228,7 @@ class AsyncConsumer:
         assignment = self._core.assignment
         with assignment.lock:
             for partition in partitions or assignment.partitions:
-                assignment[partition].require(Need.RESET, time)
+                assignment[partition].require(PendingLookup.RESET, time)
         self._core.wake()
 
     async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
@@ -340,13 +340,13 @@ class AsyncConsumer:
     async def partitions_for_topic(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic."""
         cluster = self._core.cluster
-        found = await cluster.retrying(lambda: cluster.topic(topic), patient=True)
+        found = await cluster.retrying(lambda: cluster.topic(topic), wait_for_brokers=True)
         return list(found.partitions.values())
 
     async def topics(self) -> frozenset[str]:
         """Return the names of all topics that this client is authorized to see."""
         cluster = self._core.cluster
-        return frozenset(await cluster.retrying(lambda: cluster.refresh(None), patient=True))
+        return frozenset(await cluster.retrying(lambda: cluster.refresh(None), wait_for_brokers=True))
 
     @property
     def _core(self) -> ConsumerCore:

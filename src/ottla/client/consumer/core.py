@@ -23,7 +23,7 @@ from ottla.client.consumer.assignment import Assignment
 from ottla.client.consumer.fetching.collector import Collector
 from ottla.client.consumer.fetching.fetcher import Fetcher
 from ottla.client.consumer.fetching.leaders import Leaders
-from ottla.client.consumer.fetching.partition_state import Chunk, Need, PartitionState
+from ottla.client.consumer.fetching.partition_state import Chunk, PartitionState, PendingLookup
 from ottla.client.consumer.fetching.positions import Positions
 from ottla.client.consumer.fetching.record import Batch, ConsumerRecord, Decoder
 from ottla.client.consumer.membership.listener import Caller, RebalanceListener, WrongUse, call_here
@@ -64,7 +64,7 @@ class ConsumerCore:
         self._is_closing = False
         self.options = options
         self.clock = clock or SystemClock()
-        self.cluster = cluster or Cluster(options=options, is_patient=True)
+        self.cluster = cluster or Cluster(options=options, waits_for_brokers=True)
         self._owns_cluster = cluster is None
         self._thread = threading.get_ident()
         resets = options.auto_offset_reset != "none"
@@ -192,7 +192,7 @@ class ConsumerCore:
         if self.group is not None and self.group.topics is not None:
             raise WrongUse("the consumer has subscribed to topics: unsubscribe first")
         self._leaders.is_strict = True
-        self.assignment.replace((TopicPartition(*each) for each in partitions), Need.COMMITTED)
+        self.assignment.replace((TopicPartition(*each) for each in partitions), PendingLookup.COMMITTED)
         self._hold()
         self.wake()
 
@@ -201,7 +201,7 @@ class ConsumerCore:
         self._check_open()
         if self.group is not None:
             await self.group.leave()
-        self.assignment.replace((), Need.COMMITTED)
+        self.assignment.replace((), PendingLookup.COMMITTED)
         self._hold()
 
     def wake(self) -> None:
@@ -238,7 +238,7 @@ class ConsumerCore:
         """Return the offset of the next record; wait until it is known."""
         state = self.assignment[partition]
         self.positions.wake()
-        while state.need is not Need.NOTHING:
+        while state.need is not PendingLookup.NOTHING:
             if state.has_failed:
                 self.collector.take(1, frozenset({partition}))
             self._raise_error()

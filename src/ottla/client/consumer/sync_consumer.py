@@ -47,13 +47,13 @@ class Consumer:
     @accepts(ConsumerOptions)
     def __init__(self, options: ConsumerOptions) -> None:
         self.options = options
-        self._bridge = EventLoopThread("ottla consumer")
+        self._loop_thread = EventLoopThread("ottla consumer")
         try:
-            self._async = self._bridge.run(_started(options))
+            self._async = self._loop_thread.run(_started(options))
         except BaseException:
-            self._bridge.close()
+            self._loop_thread.close()
             raise
-        self._finalizer = weakref.finalize(self, _forgotten, self._bridge, self._async)
+        self._finalizer = weakref.finalize(self, _forgotten, self._loop_thread, self._async)
 
     def __enter__(self) -> Self:
         return self
@@ -76,16 +76,16 @@ class Consumer:
         self._close(after_error=False)
 
     def _close(self, *, after_error: bool) -> None:
-        if not self._finalizer.alive or self._bridge.is_elsewhere:
+        if not self._finalizer.alive or self._loop_thread.is_elsewhere:
             return  # it is closed, or belongs to the parent of this forked process
-        self._bridge.check()
+        self._loop_thread.check()
         self._async._core.check_closing()
         if self._finalizer.detach() is None:
             return  # another thread is closing it
         try:
-            self._bridge.run(self._async._core.close(after_error=after_error))
+            self._loop_thread.run(self._async._core.close(after_error=after_error))
         finally:
-            self._bridge.close()
+            self._loop_thread.close()
 
     # Subscription.
 
@@ -104,7 +104,7 @@ class Consumer:
 
     def unsubscribe(self) -> None:
         """Leave the group, or drop the partitions that were assigned manually."""
-        self._bridge.run(self._async.unsubscribe())
+        self._loop_thread.run(self._async.unsubscribe())
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics; with a pattern, those that match or are assigned."""
@@ -124,18 +124,18 @@ class Consumer:
         self, *partitions: TopicPartition, timeout_ms: float | None = 0, max_records: int | None = None
     ) -> Records:
         """Return the next records by partition; wait for some up to the timeout (None: no timeout)."""
-        return self._bridge.run(
+        return self._loop_thread.run(
             self._async.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
         )
 
     def poll(self, timeout_ms: float | None = 0, max_records: int | None = None) -> Records:
         """Return the next records by partition, as `getmany` does."""
-        return self._bridge.run(self._async.poll(timeout_ms, max_records))
+        return self._loop_thread.run(self._async.poll(timeout_ms, max_records))
 
     def getone(self, *partitions: TopicPartition, timeout_ms: float | None = None) -> ConsumerRecord:
         """Return the next record; raise TimedOut if none comes within the timeout."""
         if partitions:
-            return self._bridge.run(self._async.getone(*partitions, timeout_ms=timeout_ms))
+            return self._loop_thread.run(self._async.getone(*partitions, timeout_ms=timeout_ms))
         core = self._async._core
         record = None
         while record is None:
@@ -153,7 +153,9 @@ class Consumer:
         `with_headers`. It ends with a whole batch, so it may have more rows than `max_records`; by default it
         has all records that were fetched. Deserializers are not used.
         """
-        return self._bridge.run(self._async.poll_arrow(timeout_ms, max_records, with_headers=with_headers))
+        return self._loop_thread.run(
+            self._async.poll_arrow(timeout_ms, max_records, with_headers=with_headers)
+        )
 
     # Positions.
 
@@ -175,7 +177,7 @@ class Consumer:
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """Return the offset of the next record; raise TimedOut if it is not known within the timeout."""
-        return self._bridge.run(self._async.position(partition, timeout_ms))
+        return self._loop_thread.run(self._async.position(partition, timeout_ms))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`."""
@@ -200,7 +202,7 @@ class Consumer:
 
         Raises CommitFailed if the group has rebalanced in the meantime.
         """
-        self._bridge.run(self._async.commit(offsets, timeout_ms))
+        self._loop_thread.run(self._async.commit(offsets, timeout_ms))
 
     def commit_async(
         self,
@@ -214,7 +216,7 @@ class Consumer:
         self, partitions: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offsets of partitions; None for those without one."""
-        return self._bridge.run(self._async.committed(partitions, timeout_ms))
+        return self._loop_thread.run(self._async.committed(partitions, timeout_ms))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the member id and generation in the group: to commit offsets in a producer's transaction."""
@@ -224,17 +226,17 @@ class Consumer:
 
     def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset of the first record of each partition."""
-        return self._bridge.run(self._async.beginning_offsets(partitions))
+        return self._loop_thread.run(self._async.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset after the last record of each partition; read_committed: the last stable one."""
-        return self._bridge.run(self._async.end_offsets(partitions))
+        return self._loop_thread.run(self._async.end_offsets(partitions))
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTime | None]:
         """Return offset and time of the first record at or after each time (ms); None if there is none."""
-        return self._bridge.run(self._async.offsets_for_times(times))
+        return self._loop_thread.run(self._async.offsets_for_times(times))
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the high watermark of a partition as of the last fetch; None before the first one."""
@@ -246,11 +248,11 @@ class Consumer:
 
     def partitions_for_topic(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic."""
-        return self._bridge.run(self._async.partitions_for_topic(topic))
+        return self._loop_thread.run(self._async.partitions_for_topic(topic))
 
     def topics(self) -> frozenset[str]:
         """Return the names of all topics that this client is authorized to see."""
-        return self._bridge.run(self._async.topics())
+        return self._loop_thread.run(self._async.topics())
 
     def _take(
         self,
@@ -259,13 +261,13 @@ class Consumer:
         timeout_ms: float | None,
     ) -> T:
         """Take a record in this thread, or on the loop: see direct.py."""
-        self._bridge.check()
+        self._loop_thread.check()
         found, left_s = take_here(self._async._core, take, None if timeout_ms is None else timeout_ms / 1000)
-        return self._bridge.run(ask(left_s)) if found is None else found
+        return self._loop_thread.run(ask(left_s)) if found is None else found
 
     def _call(self, work: Callable[[], T]) -> T:
         """Run a function on the loop, and return its result."""
-        return self._bridge.make(work)
+        return self._loop_thread.make(work)
 
 
 async def _started(options: ConsumerOptions) -> AsyncConsumer:
@@ -283,21 +285,21 @@ async def _call_in_thread(
         await result
 
 
-def _forgotten(bridge: EventLoopThread, consumer: AsyncConsumer) -> None:
+def _forgotten(loop_thread: EventLoopThread, consumer: AsyncConsumer) -> None:
     """Leave the group of a consumer that was not closed: at exit, or when it is garbage-collected.
 
     The application may have failed while it processed records: nothing is committed, no listener is called.
     """
-    if bridge.is_elsewhere:
+    if loop_thread.is_elsewhere:
         return  # in the child of a fork: it belongs to the parent
-    if bridge.is_here:
-        bridge.post(bridge.close)
+    if loop_thread.is_here:
+        loop_thread.post(loop_thread.close)
     else:
         try:
-            bridge.run(consumer._core.abandon())
+            loop_thread.run(consumer._core.abandon())
         except (ClientClosed, concurrent.futures.CancelledError):
             pass
         finally:
-            bridge.close()
+            loop_thread.close()
     # Last: where warnings are errors, this raises.
     warnings.warn("a consumer was not closed: use `with`, or close()", ResourceWarning, stacklevel=2)

@@ -3,9 +3,10 @@
 Reading order:
 
     async_producer, sync_producer   the public classes
-    options, interceptors, stats    options; hooks around each record; counters
+    options, interceptors           options; hooks around each record
     core                            the parts put together
-    record_preparer, partitioners   serializes a record and chooses its partition
+    record_preparer, partitioners, murmur2   serializes a record and chooses its partition
+    bulk                            many records that are sent at once
     batch, partition_queue          a batch and its futures; the batches of a partition in order
     accumulator                     all queues, in a buffer of bounded size
     leaders                         keeps the leaders of partitions up to date

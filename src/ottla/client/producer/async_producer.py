@@ -120,12 +120,12 @@ class AsyncProducer:
             core.check()
         delivery = None
         if timestamp_ms is None and not headers:
-            delivery = core.intake.take(topic, value, key, partition, on_delivery)
+            delivery = core.preparer.take(topic, value, key, partition, on_delivery)
         if delivery is None:
-            prepared = core.intake.prepare(topic, value, key, partition, timestamp_ms, headers, on_delivery)
-            if not core.intake.knows(prepared.topic, prepared.partition):
+            prepared = core.preparer.prepare(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+            if not core.preparer.knows(prepared.topic, prepared.partition):
                 await core.open_topic(prepared.topic, prepared.partition)
-            delivery = core.intake.offer(prepared) or await self._wait_for_room(core, prepared)
+            delivery = core.preparer.offer(prepared) or await self._wait_for_room(core, prepared)
         if not delivery.place % RECORDS_PER_TURN and core.needs_turn(delivery):
             await asyncio.sleep(0)  # the sender gets its turn, however tight the caller's loop
         return delivery
@@ -145,14 +145,14 @@ class AsyncProducer:
         failure is raised by the next `flush` or `close`, and there is no delivery to await.
         """
         bulk = Bulk(values, keys, tuple(headers))
-        intake = (self._running or self._core).intake
-        if values and not intake.takes_bulk(topic, partition, bulk):
+        preparer = (self._running or self._core).preparer
+        if values and not preparer.takes_bulk(topic, partition, bulk):
             await self._send_each(topic, bulk.cut(0, 1), partition)  # the topic may be a new one
             bulk = bulk.cut(1)
-            if bulk.values and not intake.takes_bulk(topic, partition, bulk):
+            if bulk.values and not preparer.takes_bulk(topic, partition, bulk):
                 await self._send_each(topic, bulk, partition)
                 return
-        for index, some in intake.divide_bulk(topic, partition, bulk) if bulk.values else ():
+        for index, some in preparer.divide_bulk(topic, partition, bulk) if bulk.values else ():
             await self._send_bulk(topic, some, index)
 
     async def _send_each(self, topic: str, bulk: Bulk, partition: int | None) -> None:
@@ -164,7 +164,7 @@ class AsyncProducer:
         for some, size_bytes in bulk.in_batches(self.options.batch_size):
             core.check()
             while (
-                batch := core.intake.take_bulk(topic, some, size_bytes, partition, core.sender.codec)
+                batch := core.preparer.take_bulk(topic, some, size_bytes, partition, core.sender.codec)
             ) is None:
                 await next(iter(core.accumulator.unsettled)).settled()
                 core.check()
@@ -304,6 +304,6 @@ class AsyncProducer:
                 raise
             has_waited = True
             core.check()
-            delivery = core.intake.offer(prepared, has_waited)
+            delivery = core.preparer.offer(prepared, has_waited)
             if delivery is not None:
                 return delivery

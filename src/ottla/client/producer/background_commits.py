@@ -47,7 +47,7 @@ class BackgroundCommits(Transactions):
         """The commit in the background."""
         self._late_failure: Exception | None = None
         """Why a record was not stored that was sent before the commit, or after it."""
-        self._turn = _TurnAfter(self._committed)
+        self._turn = _LockAfterCommit(self._committed)
         sender.may_send = lambda partition: (
             partition in self._joined and (self.state is State.OPEN or self._commit is not None)
         )
@@ -161,7 +161,7 @@ class BackgroundCommits(Transactions):
         self._sender.drop_everything(self._failed())
 
 
-class _TurnAfter(asyncio.Lock):
+class _LockAfterCommit(asyncio.Lock):
     """Serializes the calls, after the commit in the background."""
 
     def __init__(self, others: Callable[[], Awaitable[None]]) -> None:

@@ -64,7 +64,7 @@ class ProducerCore:
         self.options = options
         keep_for_reuse(options.max_in_flight_requests_per_connection * options.max_request_size)
         self.loop = asyncio.get_running_loop()
-        self.cluster = cluster or Cluster(options=options, is_patient=True)
+        self.cluster = cluster or Cluster(options=options, waits_for_brokers=True)
         self._owns_cluster = cluster is None
         self._problem: Exception | None = None
         """Why the producer cannot send any more."""
@@ -76,9 +76,9 @@ class ProducerCore:
             max_in_flight=options.max_in_flight_requests_per_connection,
             is_idempotent=bool(options.enable_idempotence),
         )
-        self.intake = RecordPreparer(options, self.accumulator, clock or SystemClock())
+        self.preparer = RecordPreparer(options, self.accumulator, clock or SystemClock())
         self.sender = Sender(
-            self.cluster, options, self.accumulator, on_settled=self._settled, on_topic=self.intake.adopt
+            self.cluster, options, self.accumulator, on_settled=self._settled, on_topic=self.preparer.adopt
         )
         self.transactions = self._transactions(options)
         self._opening = asyncio.Lock()
@@ -134,15 +134,15 @@ class ProducerCore:
         If the partition is unknown, the metadata is refreshed: partitions may have been added.
         """
         async with self._opening:
-            if not self.intake.knows(name, partition):
+            if not self.preparer.knows(name, partition):
                 self.cluster.forget(name)
-                self.intake.adopt(await self._ask_about(name))
+                self.preparer.adopt(await self._ask_about(name))
 
     async def partitions_for(self, name: str) -> list[PartitionInfo]:
         """Return the partitions of a topic; what is said here holds for the next record."""
         info = await self._ask_about(name)
-        if name in self.intake.topics:
-            self.intake.adopt(info)
+        if name in self.preparer.topics:
+            self.preparer.adopt(info)
         return list(info.partitions.values())
 
     async def _ask_about(self, name: str) -> TopicInfo:
@@ -150,7 +150,7 @@ class ProducerCore:
         try:
             return await self.cluster.retrying(
                 lambda: self.cluster.topic(name, create=True),
-                patient=True,
+                wait_for_brokers=True,
                 timeout_ms=most_ms,
                 what=f"no broker has answered what topic {name!r} is,",
             )
@@ -165,7 +165,7 @@ class ProducerCore:
 
     def offer(self, prepared: Prepared, has_waited: bool = False) -> Delivery | None:
         """Queue a record; None if the buffer is full. After a new batch, call `wake` on the loop."""
-        return self.intake.offer(prepared, has_waited)
+        return self.preparer.offer(prepared, has_waited)
 
     def wake(self, delivery: Delivery) -> bool:
         """Wake the sender for a record that has started a batch.
@@ -239,7 +239,7 @@ class ProducerCore:
                 await asyncio.wait([self._runner])
         finally:  # even if the caller is cancelled
             self._give_up(ClientClosed("the producer was closed before the record was delivered"))
-            self.intake.interceptors.close()
+            self.preparer.interceptors.close()
             if self._owns_cluster:
                 await self.cluster.close()
 
@@ -274,7 +274,7 @@ class ProducerCore:
 
     def _settled(self, batch: Batch) -> None:
         for place, timestamp, callback in batch.callbacks or ():
-            batch.is_observed |= callback != self.intake.interceptors.on_acknowledgement
+            batch.is_observed |= callback != self.preparer.interceptors.on_acknowledgement
             whole, at = batch.locate(place)
             metadata = whole.metadata(at, timestamp) if whole.error is None else None
             try:

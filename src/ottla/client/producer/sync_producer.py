@@ -47,16 +47,16 @@ class Producer:
     @accepts(ProducerOptions)
     def __init__(self, options: ProducerOptions) -> None:
         self.options = options
-        self._bridge = EventLoopThread("ottla producer")
+        self._loop_thread = EventLoopThread("ottla producer")
         try:
-            self._core = self._bridge.make(ProducerCore, options)
+            self._core = self._loop_thread.make(ProducerCore, options)
             self._core.accumulator.encodes_full = not options.codec and options.transactional_id is None
-            self._bridge.run(self._core.start())
+            self._loop_thread.run(self._core.start())
         except BaseException:
-            self._bridge.close()
+            self._loop_thread.close()
             raise
-        self._finalizer = weakref.finalize(self, _forgotten, self._bridge, self._core)
-        self._bridge.on_fork = self._core.refuse
+        self._finalizer = weakref.finalize(self, _forgotten, self._loop_thread, self._core)
+        self._loop_thread.on_fork = self._core.refuse
 
     def __enter__(self) -> Self:
         return self
@@ -80,15 +80,15 @@ class Producer:
         It takes at most the delivery timeout, or `timeout_s`: records that are left then fail with
         ClientClosed, and TimedOut is raised. A failure that was not observed is raised too.
         """
-        if not self._finalizer.alive or self._bridge.is_elsewhere:
+        if not self._finalizer.alive or self._loop_thread.is_elsewhere:
             return  # it is closed, or belongs to the parent of this forked process
-        self._bridge.check()
+        self._loop_thread.check()
         if self._finalizer.detach() is None:
             return  # another thread is closing it
         try:
-            self._bridge.run(self._core.close(timeout_s))
+            self._loop_thread.run(self._core.close(timeout_s))
         finally:
-            self._bridge.close()
+            self._loop_thread.close()
 
     def send(
         self,
@@ -112,14 +112,14 @@ class Producer:
             core.check()
         delivery = None
         if timestamp_ms is None and not headers:
-            delivery = core.intake.take(topic, value, key, partition, on_delivery)
+            delivery = core.preparer.take(topic, value, key, partition, on_delivery)
         if delivery is None:
-            prepared = core.intake.prepare(topic, value, key, partition, timestamp_ms, headers, on_delivery)
-            if not core.intake.knows(prepared.topic, prepared.partition):
-                self._bridge.run(core.open_topic(prepared.topic, prepared.partition))
-            delivery = core.intake.offer(prepared) or self._wait_for_room(prepared)
+            prepared = core.preparer.prepare(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+            if not core.preparer.knows(prepared.topic, prepared.partition):
+                self._loop_thread.run(core.open_topic(prepared.topic, prepared.partition))
+            delivery = core.preparer.offer(prepared) or self._wait_for_room(prepared)
         if delivery.place == 0:
-            self._bridge.post(lambda: core.wake(delivery))  # a closed producer has no pending records
+            self._loop_thread.post(lambda: core.wake(delivery))  # a closed producer has no pending records
         return delivery
 
     def flush(self, timeout_s: float | None = None) -> None:
@@ -128,7 +128,7 @@ class Producer:
         Raises TimedOut if that takes longer than `timeout_s`, and the first failure that was not observed:
         `result()` was called for no record of its batch, and none has a callback.
         """
-        self._bridge.run(self._core.flush(), timeout_s)
+        self._loop_thread.run(self._core.flush(), timeout_s)
 
     def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
         """Acquire the transactional id: its previous producer is fenced, and an open transaction aborted.
@@ -136,11 +136,11 @@ class Producer:
         With `keep_prepared`, a prepared transaction is kept and returned: compare it with your own record
         of it, then commit or abort it. `begin_transaction` calls this if necessary.
         """
-        return self._bridge.run(self._transactions.init(keep_prepared=keep_prepared))
+        return self._loop_thread.run(self._transactions.init(keep_prepared=keep_prepared))
 
     def begin_transaction(self) -> None:
         """Begin a transaction: records sent until `commit_transaction` become visible together."""
-        self._bridge.run(self._transactions.begin())
+        self._loop_thread.run(self._transactions.begin())
 
     def send_offsets_to_transaction(
         self, offsets: Offsets, group_metadata: ConsumerGroupMetadata | str
@@ -150,14 +150,14 @@ class Producer:
         `group_metadata` is the consumer's `group_metadata()`, which fences a consumer that has lost its
         partitions; or just the group id.
         """
-        self._bridge.run(self._transactions.send_offsets(offsets, group_metadata))
+        self._loop_thread.run(self._transactions.send_offsets(offsets, group_metadata))
 
     def commit_transaction(self) -> None:
         """Deliver all records, then commit; call it again after TimedOut.
 
         Raises TransactionFailed if a record could not be delivered: abort, and begin a new transaction.
         """
-        self._bridge.run(self._transactions.commit())
+        self._loop_thread.run(self._transactions.commit())
 
     def commit_in_background(self) -> Future[None]:
         """Commit in the background and return a future: the next transaction may begin at once.
@@ -166,12 +166,12 @@ class Producer:
         next transaction has failed too. One commit may be in the background: other transaction calls wait
         for it.
         """
-        commit = self._bridge.run(self._transactions.commit_in_background())
-        return self._bridge.begin(_outcome_of(commit))
+        commit = self._loop_thread.run(self._transactions.commit_in_background())
+        return self._loop_thread.begin(_outcome_of(commit))
 
     def abort_transaction(self) -> None:
         """Abort the transaction: `read_committed` consumers see none of it."""
-        self._bridge.run(self._transactions.abort())
+        self._loop_thread.run(self._transactions.abort())
 
     def prepare_transaction(self) -> PreparedTransaction:
         """Deliver all records and prepare the transaction (two-phase commit): it no longer times out.
@@ -179,7 +179,7 @@ class Producer:
         Needs `transaction_two_phase_commit_enable`. The producer may end now: another one with the same
         transactional id continues with `init_transactions(keep_prepared=True)`.
         """
-        return self._bridge.run(self._transactions.prepare())
+        return self._loop_thread.run(self._transactions.prepare())
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -210,7 +210,7 @@ class Producer:
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the partitions of a topic."""
-        return self._bridge.run(self._core.partitions_for(topic))
+        return self._loop_thread.run(self._core.partitions_for(topic))
 
     def stats(self) -> SenderStats:
         """Return the live counters of records, batches, requests and retries."""
@@ -222,13 +222,13 @@ class Producer:
         return self._core.accumulator.buffered_bytes
 
     def _wait_for_room(self, prepared: Prepared) -> Delivery:
-        if self._bridge.is_here:
+        if self._loop_thread.is_here:
             raise RuntimeError("a callback cannot wait for room in its own producer: it would wait forever")
         accumulator = self._core.accumulator
         has_waited = False
         deadline = self._core.loop.time() + self.options.max_block_ms / 1000
         while True:
-            turn = _Turn()
+            turn = _BufferWaiter()
             accumulator.when_room(prepared.size_bytes, turn.come, has_waited)
             try:
                 if not turn.wait(deadline - self._core.loop.time()):
@@ -239,19 +239,19 @@ class Producer:
                 raise
             has_waited = True
             self._core.check()
-            delivery = self._core.intake.offer(prepared, has_waited)
+            delivery = self._core.preparer.offer(prepared, has_waited)
             if delivery is not None:
                 return delivery
 
     def _stop(self) -> None:
-        if not self._bridge.is_elsewhere and self._finalizer.detach() is not None:
+        if not self._loop_thread.is_elsewhere and self._finalizer.detach() is not None:
             try:
-                self._bridge.run(self._core.stop())
+                self._loop_thread.run(self._core.stop())
             finally:
-                self._bridge.close()
+                self._loop_thread.close()
 
 
-class _Turn:
+class _BufferWaiter:
     """One thread that waits for buffer space."""
 
     def __init__(self) -> None:
@@ -272,18 +272,18 @@ async def _outcome_of(commit: asyncio.Future[None]) -> None:
     await commit
 
 
-def _forgotten(bridge: EventLoopThread, core: ProducerCore) -> None:
+def _forgotten(loop_thread: EventLoopThread, core: ProducerCore) -> None:
     """Deliver the records of a producer that was not closed: at exit, or when it is garbage-collected."""
-    if bridge.is_elsewhere:
+    if loop_thread.is_elsewhere:
         return  # in the child of a fork: it belongs to the parent
-    if bridge.is_here:
-        bridge.post(bridge.close)
+    if loop_thread.is_here:
+        loop_thread.post(loop_thread.close)
     else:
         try:
-            bridge.run(core.close(CLOSE_AT_EXIT_S))
+            loop_thread.run(core.close(CLOSE_AT_EXIT_S))
         except ClientClosed:
             pass
         finally:
-            bridge.close()
+            loop_thread.close()
     # Last: where warnings are errors, this raises.
     warnings.warn("a producer was not closed: use `with`, or close()", ResourceWarning, stacklevel=2)

@@ -391,7 +391,7 @@ class TransactionCalls:
         return await self._cluster.retrying(
             attempt,
             also=RETRIABLE,
-            patient=True,
+            wait_for_brokers=True,
             timeout_ms=self._options.max_block_ms if max_block_ms is None else max_block_ms,
             backoff=BACKOFF,
         )

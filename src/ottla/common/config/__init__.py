@@ -4,7 +4,10 @@ Reading order:
 
     types            the kinds of values, and checks on them
     declaration      Key: one option; Config: a class of keys with their values
-    *_keys           the broker's keys, by subject (network, log, replication, coordinator, ...)
+    network_keys, metrics_keys, zookeeper_keys, controller_keys, log_keys, replication_keys,
+      coordinator_keys, transaction_keys, quota_keys, security_keys, authorization_keys, schema_keys
+                     the broker's keys, by subject
+    listener_keys, security_check    keys of one listener; what no security key can check alone
     broker           BrokerConfig: all broker keys, and the source of each value
     topic            TopicConfig: a topic's settings over the broker's defaults
     group_keys       GroupConfig, ClientMetricsConfig: the other resources that have settings

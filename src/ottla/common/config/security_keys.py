@@ -49,8 +49,7 @@ class TlsKeys(Config):
         "ssl.keystore.type",
         STRING,
         None,
-        "The format of the keystore: `PEM` or `PKCS12`; if unset, it is read off the file. `JKS` is refused "
-        "with the command that converts it.",
+        "The format of the keystore: `PEM`, `PKCS12` or `JKS`; if unset, it is read off the file.",
         check=_OR_UNSET,
         update=PER_BROKER,
         per_listener=True,
@@ -104,7 +103,7 @@ class TlsKeys(Config):
         "ssl.truststore.type",
         STRING,
         None,
-        "The format of the truststore: `PEM` or `PKCS12`; if unset, it is read off the file.",
+        "The format of the truststore: `PEM`, `PKCS12` or `JKS`; if unset, it is read off the file.",
         check=_OR_UNSET,
         update=PER_BROKER,
         per_listener=True,

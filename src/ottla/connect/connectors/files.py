@@ -30,6 +30,16 @@ from ottla.connect.sdk import (
 
 READ_FORMATS = ("text", "jsonl", "csv", "parquet")
 WRITE_FORMATS = ("jsonl", "csv", "parquet", "text")
+WRITTEN_FILE_KEYS = (
+    ConfigKey("format", default="jsonl", doc="The format to write.", importance=HIGH, values=WRITE_FORMATS),
+    ConfigKey("flush.size", LONG, 1_000_000, "Maximum number of records per file.", check=at_least(1)),
+    ConfigKey(
+        "partition.by",
+        default="none",
+        doc="Create folders by record timestamp.",
+        values=("none", "day", "hour"),
+    ),
+)
 SETTLED_MS = 5_000
 
 
@@ -167,16 +177,7 @@ class FileSink(SinkConnector):
 
     keys = (
         ConfigKey("path", doc="The folder to write to.", importance=HIGH),
-        ConfigKey(
-            "format", default="jsonl", doc="The format to write.", importance=HIGH, values=WRITE_FORMATS
-        ),
-        ConfigKey("flush.size", LONG, 1_000_000, "Maximum number of records per file.", check=at_least(1)),
-        ConfigKey(
-            "partition.by",
-            default="none",
-            doc="Create folders by record timestamp.",
-            values=("none", "day", "hour"),
-        ),
+        *WRITTEN_FILE_KEYS,
     )
     guarantee = "exactly once"
     interval_ms = 10_000

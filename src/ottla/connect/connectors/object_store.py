@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.connect.config.keys import HIGH, LONG, PASSWORD, ConfigKey, at_least
-from ottla.connect.connectors.files import WRITE_FORMATS, FileWriter
+from ottla.connect.config.keys import HIGH, PASSWORD, ConfigKey
+from ottla.connect.connectors.files import WRITTEN_FILE_KEYS, FileWriter
 from ottla.connect.errors import ConnectError, RetriableError
 from ottla.connect.sdk import SinkConnector, SinkWriter
 
@@ -26,16 +26,7 @@ class S3Sink(SinkConnector):
         ConfigKey("aws.access.key.id", default="", doc="Access key id; default: boto3's credentials."),
         ConfigKey("aws.secret.access.key", PASSWORD, "", "Secret key; default: boto3's credentials."),
         ConfigKey("topics.dir", default="topics", doc="Prefix of all object names."),
-        ConfigKey(
-            "format", default="jsonl", doc="The format to write.", importance=HIGH, values=WRITE_FORMATS
-        ),
-        ConfigKey("flush.size", LONG, 1_000_000, "Maximum number of records per object.", check=at_least(1)),
-        ConfigKey(
-            "partition.by",
-            default="none",
-            doc="Create folders by record timestamp.",
-            values=("none", "day", "hour"),
-        ),
+        *WRITTEN_FILE_KEYS,
     )
     guarantee = "exactly once"
     interval_ms = 10_000

@@ -1,1 +1,7 @@
-"""The group of workers: Connect's group protocol, who runs what, and membership."""
+"""The group of workers, as Kafka Connect has it.
+
+    protocol    the bytes of metadata and assignments
+    assignor    which worker runs which connectors and tasks; pure
+
+Joining and heartbeats are in client/group_membership.py.
+"""

@@ -17,10 +17,20 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from ottla.client.cluster import Cluster
+from ottla.client.group_membership import GroupMembership, GroupOptions
 from ottla.common.clock import Clock, SystemClock
 from ottla.connect.group.assignor import assign
-from ottla.connect.group.membership import GroupMembership, GroupOptions
-from ottla.connect.group.protocol import CONNECTOR, Assignment, TaskId, WorkerMetadata
+from ottla.connect.group.protocol import (
+    CONNECTOR,
+    PROTOCOL,
+    PROTOCOL_TYPE,
+    TaskId,
+    WorkerMetadata,
+    decode_assignment,
+    decode_metadata,
+    encode_assignment,
+    encode_metadata,
+)
 from ottla.connect.herder.cluster_state import Change, ClusterState
 from ottla.connect.herder.statuses import Statuses
 from ottla.connect.herder.task_planner import TaskPlanner
@@ -56,7 +66,7 @@ class Herder:
         self.owners: dict[TaskId, str] = {}
         """Where everything runs; the leader knows."""
         self.rebalances = 0
-        self.cluster = Cluster(options=options.client, is_patient=True)
+        self.cluster = Cluster(options=options.client, waits_for_brokers=True)
         self.configs = self._table("config.storage.topic", "connect-configs", 1, self._config)
         self.offset_table = self._table(
             "offset.storage.topic", "connect-offsets", OFFSETS_PARTITIONS, self._offset
@@ -70,6 +80,8 @@ class Herder:
             self.cluster,
             GroupOptions(
                 options.group_id,
+                PROTOCOL_TYPE,
+                PROTOCOL,
                 options.number("session.timeout.ms", 10_000),
                 options.number("rebalance.timeout.ms", 60_000),
                 options.number("heartbeat.interval.ms", 3_000),
@@ -149,30 +161,32 @@ class Herder:
             self.runner.removed(change.name)
         self.runner.wake()
 
-    # The group: see GroupEvents.
+    # The group: see GroupEvents in client/group_membership.py.
 
-    async def group_metadata(self) -> WorkerMetadata:
-        """Return what to say when joining; a rebalance begins."""
+    async def group_metadata(self) -> bytes:
+        """Return the metadata to join with; a rebalance begins."""
         self.settled.clear()
         await self.configs.read_to_end()
-        return WorkerMetadata(f"{self.url}/", self.state.offset, frozenset(self.ours))
+        return encode_metadata(WorkerMetadata(f"{self.url}/", self.state.offset, frozenset(self.ours)))
 
-    async def assign_tasks(self, workers: Mapping[str, WorkerMetadata], leader: str) -> dict[str, Assignment]:
+    async def assign(self, members: Mapping[str, bytes], leader: str) -> dict[str, bytes]:
         """Return the assignments of all workers."""
         await self.configs.read_to_end()
+        workers = {member: decode_metadata(metadata) for member, metadata in members.items()}
         made = assign(workers, self.state.work(), leader, self.state.offset)
         self.owners = {
             what: worker.url.rstrip("/")
             for member, worker in workers.items()
             for what in (worker.running | made[member].assigned) - made[member].revoked
         }
-        return made
+        return {member: encode_assignment(assignment) for member, assignment in made.items()}
 
-    async def on_assigned(self, assignment: Assignment, generation: int, member: str) -> bool:
+    async def on_assigned(self, encoded: bytes, generation: int, member_id: str) -> bool:
         """Stop what is revoked, and join again; or start what is new."""
+        assignment = decode_assignment(encoded)
         self.generation = generation
         self.leader_url = assignment.leader_url.rstrip("/") or None
-        self.is_leader = assignment.leader == member
+        self.is_leader = assignment.leader == member_id
         self.rebalances += 1
         self.ours = (self.ours | assignment.assigned) - assignment.revoked
         self.runner.wake()
@@ -189,6 +203,9 @@ class Herder:
         ours = ", ".join(map(str, sorted(self.ours)))
         log.info("generation %d: this worker runs %s", generation, ours or "nothing")
         return False
+
+    async def on_rejoin(self) -> None:
+        """Keep the tasks: another worker gets them only after this one has given them up."""
 
     async def on_lost(self) -> None:
         """Stop all tasks: this worker was removed from the group."""

@@ -165,7 +165,7 @@ class TaskPlanner:
         if options is None:
             return self._herder.cluster
         if self._admin_cluster is None:
-            cluster = Cluster(options=options, is_patient=True)
+            cluster = Cluster(options=options, waits_for_brokers=True)
             await cluster.start()
             self._admin_cluster = cluster
         return self._admin_cluster

@@ -18,16 +18,15 @@ from ottla.client import (
     KafkaError,
     ProducerOptions,
 )
-from ottla.client.admin.topic_admin import TopicAdmin
+from ottla.client.admin.topic_admin import TopicAdmin, create_compacted_topic
 from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
 from ottla.connect.errors import ConnectError
-from ottla.protocol.errors import InvalidReplicationFactor, TopicAlreadyExists, UnknownTopicOrPartition
+from ottla.protocol.errors import UnknownTopicOrPartition
 
 log = logging.getLogger(__name__)
 
 PAUSE_S = 0.5
-MAX_REPLICAS = 3
 Take = Callable[[str, Any, int], None]
 """Takes key, JSON value and offset of a record."""
 
@@ -137,7 +136,7 @@ async def _ensure(cluster: Cluster, topic: str, partitions: int) -> int:
     try:
         found = await cluster.topic(topic)
     except UnknownTopicOrPartition:
-        await _create(cluster, topic, partitions)
+        await create_compacted_topic(cluster, topic, partitions)
         unknown = frozenset({ErrorCode.unknown_topic_or_partition})
         found = (await cluster.retrying(lambda: cluster.refresh([topic]), also=unknown))[topic]
     policy = (await TopicAdmin(cluster).topics_config("cleanup.policy", [topic])).get(topic, "compact")
@@ -146,23 +145,3 @@ async def _ensure(cluster: Cluster, topic: str, partitions: int) -> int:
             f"the topic {topic} has cleanup.policy={policy}, which loses records: it must be compact"
         )
     return len(found.partitions)
-
-
-async def _create(cluster: Cluster, topic: str, partitions: int) -> None:
-    replicas = min(MAX_REPLICAS, max(1, len(cluster.brokers)))
-    while True:
-        try:
-            await TopicAdmin(cluster).create_topic(
-                topic,
-                partitions=partitions,
-                replication_factor=replicas,
-                configs={"cleanup.policy": "compact"},
-            )
-        except TopicAlreadyExists:
-            return
-        except InvalidReplicationFactor:
-            if replicas == 1:
-                raise
-            replicas -= 1
-            continue
-        return

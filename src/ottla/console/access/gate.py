@@ -18,6 +18,7 @@ from ottla.console.access.sessions import COOKIE, Session
 from ottla.console.table import UserError
 from ottla.http.app import Request, Response
 from ottla.http.errors import HttpError
+from ottla.http.login_queue import LoginQueue
 
 if TYPE_CHECKING:
     from ottla.console.console import Console
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 
 ANONYMOUS = "anonymous"
 FAILURE_PAUSE_S = 0.5
+ROLES_COME_FROM = {
+    "broker": "Describe of the cluster with Create makes an operator; with Alter or AlterConfigs, an admin.",
+    "oidc": "Roles come from a claim of the OpenID provider.",
+}
+MAX_LOGINS = 8
+"""Tried at once, each with the pause after a failure: a flood of guesses gets no more tries than this."""
 LOGIN_COOKIE, TO_COOKIE = "ottla_login", "ottla_login_to"
 """Bind a login at the OpenID provider to the browser that began it, and to the page that it was begun for."""
 ASKED_AT_ONCE = 2
@@ -39,6 +46,7 @@ class Gate:
         self.needs_login = console.options.login != "none"
         self._programs: dict[bytes, Session] = {}
         self._attempts = LoginAttempts(console.clock)
+        self._logins = LoginQueue(MAX_LOGINS)
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
         self._anonymous: Session | None = None
 
@@ -48,7 +56,7 @@ class Gate:
             raise UserError("This console is read-only.", "It was started with --read-only.", 403)
         if ctx.role < role:
             what = f"This needs the role {role.label}; you are {ctx.role.label}."
-            raise UserError(what, "Roles come from the broker's ACLs of the cluster.", 403)
+            raise UserError(what, ROLES_COME_FROM.get(self.console.options.login, ""), 403)
 
     async def session(self, request: Request) -> tuple[Session | None, Response | None]:
         """Return the session of a browser; None if it must log in first."""
@@ -64,7 +72,7 @@ class Gate:
         is_by_itself = request.headers.get("x-background") == "true" or request.headers.get(
             "accept", ""
         ).startswith("text/event-stream")
-        return self.console.sessions.find(cookies_of(request).get(COOKIE), is_use=not is_by_itself)
+        return self.console.sessions.find(token_of(request), is_use=not is_by_itself)
 
     async def program(self, request: Request) -> Session:
         """Return the session of a program: by its cookie, by HTTP basic authentication, or anonymous."""
@@ -101,6 +109,10 @@ class Gate:
         """Return a new session of a user of the brokers; UserError if no cluster accepts them."""
         if self.console.options.login != "broker":
             raise UserError("There is no login by password here.", status=403)
+        async with self._logins.slot(request.host):
+            return await self._log_in(request, user, password)
+
+    async def _log_in(self, request: Request, user: str, password: str) -> Session:
         failure: UserError | None = None
         session = None
         for options in self.console.options.clusters:
@@ -151,7 +163,7 @@ class Gate:
         session = self.console.sessions.begin(user, role)
         to = inside(unquote(cookies.get(TO_COOKIE, "")))
         used = [self._set_cookie(name, "", "; Max-Age=0") for name in (LOGIN_COOKIE, TO_COOKIE)]
-        headers = ((b"location", to.encode()), self.cookie(session), *used)
+        headers = ((b"location", to.encode()), self.cookie(request, session), *used)
         return Response(b"", 303, "text/html", headers)
 
     def clusters_of(self, session: Session | None) -> list[str]:
@@ -163,11 +175,11 @@ class Gate:
 
     def is_new(self, request: Request, session: Session) -> bool:
         """Return whether the browser does not know its session yet."""
-        return cookies_of(request).get(COOKIE) != session.token
+        return token_of(request) != session.token
 
-    def cookie(self, session: Session) -> tuple[bytes, bytes]:
+    def cookie(self, request: Request, session: Session) -> tuple[bytes, bytes]:
         """Return the header that gives a browser its session."""
-        return self._set_cookie(COOKIE, session.token)
+        return self._set_cookie(_cookie_of(request), session.token)
 
     def _set_cookie(self, name: str, value: str, more: str = "") -> tuple[bytes, bytes]:
         secure = "; Secure" if self.console.options.tls is not None else ""
@@ -182,6 +194,19 @@ class Gate:
         self.console.audit.add(
             user=user, client=request.client, cluster="-", action=action, target="", fields={}, error=error
         )
+
+
+def token_of(request: Request) -> str | None:
+    """Return the token of the session that a browser says it has."""
+    return cookies_of(request).get(_cookie_of(request))
+
+
+def _cookie_of(request: Request) -> str:
+    """Return the name of the session's cookie: browsers send cookies to all ports of a host, so that without
+    the port in its name, two consoles on one machine would end each other's sessions.
+    """
+    port = request.headers.get("host", "").rpartition(":")[2]
+    return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
 
 
 def cookies_of(request: Request) -> dict[str, str]:

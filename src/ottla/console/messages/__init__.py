@@ -9,5 +9,6 @@ masking       hides parts of messages
 message       a record with its decoded parts, decoded when they are looked at
 search        scans a topic for what an expression matches, with progress
 tail          the newest records as they come, no more of them than a person can read
+statistics    counts, sizes, times and keys of a whole topic
 export        CSV, JSON and Parquet
 """

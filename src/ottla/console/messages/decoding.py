@@ -27,14 +27,14 @@ _ROW = 16
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class Beginning(bytes):
+class TruncatedBytes(bytes):
     """The first bytes of a key or a value, in place of all of it."""
 
     whole: int
     """How many bytes there are."""
 
     @classmethod
-    def of(cls, raw: bytes, keep: int) -> Beginning:
+    def of(cls, raw: bytes, keep: int) -> TruncatedBytes:
         """Return the beginning of some bytes."""
         found = cls(raw[:keep])
         found.whole = len(raw)
@@ -101,9 +101,9 @@ class MessageDecoder:
         """Return bytes as something to read; what is larger than `limit` is cut, and not parsed."""
         if raw is None:
             return NULL
-        if len(raw) > limit or isinstance(raw, Beginning):
+        if len(raw) > limit or isinstance(raw, TruncatedBytes):
             found = self._plain(bytes(raw[:limit]), how if how in ("hex", "base64") else "text")
-            found.size, found.is_cut = raw.whole if isinstance(raw, Beginning) else len(raw), True
+            found.size, found.is_cut = raw.whole if isinstance(raw, TruncatedBytes) else len(raw), True
             return found
         problem = None
         if how == "registry" or (how == "auto" and self._is_framed(raw, field, headers)):

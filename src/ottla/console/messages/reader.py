@@ -15,7 +15,7 @@ from ottla.client.consumer.fetching.record import Batch, Decoder
 from ottla.client.errors import raise_for
 from ottla.client.offsets import by_leader
 from ottla.common.ids import TopicPartition
-from ottla.console.messages.decoding import Beginning
+from ottla.console.messages.decoding import TruncatedBytes
 from ottla.protocol.errors import CorruptMessage, InvalidRecord, KafkaError, OffsetOutOfRange
 from ottla.protocol.fetch_client import Fetched, FetchPartitionRequest, FetchSettings, Topic
 from ottla.protocol.records.batch import iter_batches
@@ -181,4 +181,4 @@ def shortened(record: ConsumerRecord, keep: int) -> ConsumerRecord:
 
 
 def _beginning(raw: bytes | None, keep: int) -> bytes | None:
-    return raw if raw is None or len(raw) <= keep else Beginning.of(raw, keep)
+    return raw if raw is None or len(raw) <= keep else TruncatedBytes.of(raw, keep)

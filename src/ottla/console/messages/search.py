@@ -1,4 +1,5 @@
-"""Scans a topic for the messages that an expression matches, and says how far it is.
+"""Scans a topic for the messages that an expression matches, forward or from the newest back, and says how
+far it is.
 
 Batches are decoded and tested in a thread, so that pages are served meanwhile. If the expression says which
 bytes a match must contain, batches without them are not decoded; if values may be written by schemas, where
@@ -8,7 +9,8 @@ texts need not be among the bytes, records are looked at one by one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import heapq
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,7 +22,7 @@ from ottla.console.messages.decoding import GZIP
 from ottla.console.messages.expression import Expression
 from ottla.console.messages.message import Message, Reading
 from ottla.console.messages.positions import Offsets, Ranges
-from ottla.console.messages.reader import Chunk, read, records_by_batch
+from ottla.console.messages.reader import Chunk, read, records_by_batch, shortened
 from ottla.protocol.errors import CorruptMessage, InvalidRecord
 from ottla.protocol.records.records import record_data
 
@@ -28,6 +30,11 @@ PROGRESS_EVERY_MS = 250
 ESCAPE = b"\\u"
 HELD_BYTES = 64 * 1024 * 1024
 """Of hits, before they are handed out."""
+FIRST_WINDOW, LARGEST_WINDOW = 1_000, 1_000_000
+"""Offsets that are scanned before the hits among them are handed out, the newest first."""
+WINDOW_MS = 500
+KEPT_BYTES = 64 * 1024
+"""Of each key and value, if a window has more hits than may be held."""
 
 
 @dataclass(slots=True)
@@ -109,6 +116,112 @@ async def search(
     if any(positions[index] < ends[index] for index in positions):
         state.cursor = positions
     yield state
+
+
+async def search_back(
+    cluster: Cluster,
+    reading: Reading,
+    expression: Expression,
+    before: Offsets,
+    ranges: Ranges,
+    clock: Clock,
+    *,
+    limit: int,
+) -> AsyncIterator[Progress]:
+    """Search from before these offsets to the beginning; yield hits the newest first.
+
+    Brokers are read forward only. So a window of offsets is scanned, then the window before it, each as large
+    as half a second allows.
+    """
+    tops = {index: min(before.get(index, end), end) for index, (_, end) in ranges.items()}
+    firsts = {index: first for index, (first, _) in ranges.items()}
+    began = reported_ms = clock.mono_ms()
+    state = Progress(0, sum(max(0, tops[index] - first) for index, first in firsts.items()), 0, 0.0)
+    window = least = max(1, FIRST_WINDOW // max(1, len(ranges)))
+    most = max(least, LARGEST_WINDOW // max(1, len(ranges)))
+    while state.found < limit and any(tops[index] > first for index, first in firsts.items()):
+        window_began = clock.mono_ms()
+        ends = {index: top for index, top in tops.items() if top > firsts[index]}
+        positions = {index: max(firsts[index], top - window) for index, top in ends.items()}
+        room = limit - state.found
+        found = _Window(room)
+        async for chunk in read(cluster, reading.topic, positions, ends):
+            left: Chunk | None = chunk
+            while left is not None:
+                position = left.position
+                hits, partly, left = await asyncio.to_thread(matches, left, reading, expression)
+                found.add(chunk.partition.partition, hits)
+                state.partly += partly
+                reached = min(chunk.next_offset, chunk.end) if left is None else left.position
+                state.scanned += reached - position
+            now = clock.mono_ms()
+            state.seconds = (now - began) / 1000
+            if now - reported_ms >= PROGRESS_EVERY_MS:
+                reported_ms = now
+                yield state
+        state.hits = found.newest()
+        state.found += len(state.hits)
+        tops = {**tops, **(positions if len(state.hits) < room else found.left(positions, ends))}
+        if state.hits and state.found < limit:
+            yield state
+            state.hits = []
+        took_ms = clock.mono_ms() - window_began
+        if took_ms < WINDOW_MS:
+            window = min(window * 2, most)
+        elif took_ms > WINDOW_MS * 3:
+            window = max(window // 2, least)
+    state.is_done = True
+    if any(tops[index] > first for index, first in firsts.items()):
+        state.cursor = tops
+    yield state
+
+
+class _Window:
+    """The hits of one window of offsets, no more of them than may be shown and held."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._hits: dict[int, list[Message]] = {}
+        """By partition, in order of their offsets."""
+        self._held = 0
+        self._is_cut = False
+
+    def add(self, index: int, hits: list[Message]) -> None:
+        """Add hits of a partition, which come in order of their offsets."""
+        if not hits:
+            return
+        self._hits.setdefault(index, []).extend(each if not self._is_cut else _cut(each) for each in hits)
+        self._held += sum(map(_size, hits))
+        if self._held > HELD_BYTES and not self._is_cut:
+            self._is_cut = True
+            self._hits = {index: [_cut(each) for each in found] for index, found in self._hits.items()}
+        if sum(map(len, self._hits.values())) > 2 * self._room:
+            self.newest()
+
+    def newest(self) -> list[Message]:
+        """Keep and return the newest hits by time; those of one partition by offset, so none is skipped."""
+        newest_first: Iterable[Iterable[Message]] = (reversed(each) for each in self._hits.values())
+        merged = heapq.merge(*newest_first, key=lambda each: -each.record.timestamp)
+        taken = [each for each, _ in zip(merged, range(self._room), strict=False)]
+        self._hits = {index: [] for index in self._hits}
+        for each in reversed(taken):
+            self._hits[each.record.partition].append(each)
+        return taken
+
+    def left(self, begin: Offsets, ends: Offsets) -> Offsets:
+        """Return before which offsets there may be hits beside the newest ones."""
+        found = dict(begin)
+        for index, hits in self._hits.items():
+            found[index] = hits[0].record.offset if hits else ends[index]
+        return found
+
+
+def _size(message: Message) -> int:
+    return len(message.record.value or b"") + len(message.record.key or b"")
+
+
+def _cut(message: Message) -> Message:
+    return Message(shortened(message.record, KEPT_BYTES), message.reading)
 
 
 class Matched(NamedTuple):

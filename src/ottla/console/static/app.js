@@ -137,6 +137,7 @@
   // Plots.
   const units = { "records/s": (v) => rate(v), records: (v) => rate(v), bytes, seconds, ms: (v) => seconds(v / 1000) };
   const axis = (style) => ({ stroke: style.getPropertyValue("--muted"), grid: { stroke: style.getPropertyValue("--line-soft"), width: 1 }, ticks: { show: false }, font: "11px system-ui", gap: 4 });
+  const POWERS_OF_TWO = Array.from({ length: 50 }, (_, power) => 2 ** power);
   const clockOf = (at) => { const when = new Date(at * 1000); return pad(when.getHours()) + ":" + pad(when.getMinutes()) + ":" + pad(when.getSeconds()); };
   async function draw(figure) {
     if (!window.uPlot || figure.dataset.busy) return;
@@ -147,7 +148,7 @@
       if (!answer.ok) return;
       const found = await answer.json();
       const canvas = $(".canvas", figure);
-      if (found.times.length < 2) { if (!canvas.hasChildNodes()) canvas.innerHTML = '<p class="none">Samples are being gathered.</p>'; return; }
+      if (found.times.length < 2) { if (!canvas.hasChildNodes()) canvas.innerHTML = '<p class="none">There are no samples yet.</p>'; return; }
       const style = getComputedStyle(document.documentElement);
       const accent = style.getPropertyValue("--accent").trim();
       const unit = units[figure.dataset.unit] || String;
@@ -165,6 +166,7 @@
       if (figure.plot) figure.plot.destroy();
       canvas.replaceChildren();
       const y = { ...axis(style), size: 56, values: (_, ticks) => ticks.map(unit) };
+      if (unit === bytes) y.incrs = POWERS_OF_TWO;
       const clock = (_, ticks) => ticks.map((at) => { const when = new Date(at * 1000); const text = pad(when.getHours()) + ":" + pad(when.getMinutes()); return ticks.length > 1 && ticks[1] - ticks[0] < 60 ? text + ":" + pad(when.getSeconds()) : text; });
       figure.plot = new uPlot({
         width: canvas.clientWidth, height: 130, legend: { show: false }, cursor: { y: false, points: { show: found.series.length === 1 } },
@@ -229,7 +231,8 @@
     tailing.addEventListener("tick", (event) => {
       const tick = JSON.parse(event.data);
       tailTotals.written += tick.written; tailTotals.skipped += tick.skipped;
-      $("#tail-text").textContent = `${rate(tick.rate)} records/s; ${number.format(tailTotals.written)} written since, ${number.format(tailTotals.skipped)} not shown`;
+      const since = tailTotals.written ? `${number.format(tailTotals.written)} written since, ${number.format(tailTotals.skipped)} not shown` : "waiting for new messages";
+      $("#tail-text").textContent = `${rate(tick.rate)} records/s; ${since}`;
     });
     tailing.addEventListener("problem", (event) => { $("#tail-text").textContent = JSON.parse(event.data); });
     tailing.onerror = () => { $("#tail-state").textContent = "interrupted"; };

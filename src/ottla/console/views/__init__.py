@@ -1,4 +1,9 @@
-"""The pages of the console and what they change, in the order of the navigation."""
+"""The pages of the console and what they change, one module per page.
+
+In the order of the navigation: overview, brokers, reassignments, topics, messages, statistics, producing
+(what a person types, into bytes), copying (messages to another topic), groups, transactions, schemas,
+connectors, pipelines, acls, users, tokens, audit.
+"""
 
 from __future__ import annotations
 

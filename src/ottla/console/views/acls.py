@@ -68,11 +68,17 @@ async def creation(ctx: Context) -> Data:
     return {"given": given, "types": TYPES, "operations": OPERATIONS}
 
 
+def _principal(text: str) -> str:
+    """Return a principal; a name without a type is that of a user."""
+    text = text.strip()
+    return text if ":" in text or not text else f"User:{text}"
+
+
 def _acl(form: Form) -> Acl:
     kind = form.text("resource_type")
     name = form.text("resource_name", "").strip()
     return Acl(
-        form.text("principal").strip(),
+        _principal(form.text("principal")),
         form.text("operation"),
         kind,
         name or (CLUSTER_NAME if kind == "cluster" else ""),
@@ -120,6 +126,7 @@ async def explain(ctx: Context) -> Data:
         name: ctx.query(name) for name in ("principal", "operation", "resource_type", "resource_name", "host")
     }
     given["host"] = given["host"] or "127.0.0.1"
+    given["principal"] = _principal(given["principal"])
     page: Data = {"given": given, "types": TYPES, "operations": OPERATIONS[1:], "verdict": None}
     if given["principal"] and given["operation"]:
         if given["resource_type"] == "cluster":

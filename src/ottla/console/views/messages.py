@@ -14,7 +14,7 @@ from ottla.console.messages.export import CSV, KINDS, exported
 from ottla.console.messages.expression import Expression, everything, joined, parse, quoted
 from ottla.console.messages.json_path import JsonPath
 from ottla.console.messages.message import Message, Reading
-from ottla.console.messages.search import Progress, search
+from ottla.console.messages.search import Progress, search, search_back
 from ottla.console.messages.tail import tail
 from ottla.console.render import render
 from ottla.console.table import (
@@ -132,9 +132,7 @@ async def messages(ctx: Context) -> Data:
     check_messages_shown(ctx)
     snapshot, found = await the_topic(ctx)
     expression = expression_of(ctx)
-    start = ctx.query("start", positions.NEWEST) or positions.NEWEST
-    if start not in positions.STARTS:
-        raise UserError(f"start is one of {', '.join(positions.STARTS)}", status=400)
+    start = _start(ctx)
     limit = ctx.number("limit", SHOWN, least=1, most=MAX_SHOWN)
     page = None
     if not expression.text and ctx.query("live") != "true":
@@ -186,27 +184,37 @@ async def _page(ctx: Context, topic: str, start: str, limit: int) -> positions.P
     return await read(cluster, topic, ranges, begin, limit)
 
 
-async def scan_of(ctx: Context, limit: int) -> AsyncIterator[Progress]:
-    """Return the scan that the filters of a request ask for; the newest come last."""
+async def scan_of(ctx: Context, limit: int, *, newest_first: bool = False) -> AsyncIterator[Progress]:
+    """Return the scan that the filters of a request ask for; from the newest back only if that is allowed."""
     cluster, topic = ctx.admin.cluster, ctx.params["topic"]
     ranges = await positions.ranges_of(cluster, topic, _partitions(ctx))
-    start = ctx.query("start", positions.OLDEST)
+    start = _start(ctx)
+    is_back = newest_first and start == positions.NEWEST
     try:
         if cursor := ctx.query("cursor"):
             begin = positions.parse_cursor(cursor)
         else:
-            chosen = positions.OLDEST if start == positions.NEWEST else start
+            chosen = positions.OLDEST if start == positions.NEWEST and not is_back else start
             begin = await positions.start_offsets(cluster, topic, ranges, chosen, ctx.query("at"))
     except ValueError as error:
         raise UserError(str(error), status=400) from None
+    scan = search_back if is_back else search
     reading = _reading(ctx, SEARCHED_BYTES)
-    return search(cluster, reading, expression_of(ctx), begin, ranges, ctx.live.clock, limit=limit)
+    return scan(cluster, reading, expression_of(ctx), begin, ranges, ctx.live.clock, limit=limit)
+
+
+def _start(ctx: Context) -> str:
+    found = ctx.query("start", positions.NEWEST) or positions.NEWEST
+    if found not in positions.STARTS:
+        raise UserError(f"start is one of {', '.join(positions.STARTS)}", status=400)
+    return found
 
 
 async def searching(ctx: Context) -> Download:
     """Send what a search finds, and how far it is."""
     check_messages_shown(ctx)
-    scan = await scan_of(ctx, ctx.number("limit", SHOWN, least=1, most=MAX_SHOWN))
+    limit = ctx.number("limit", SHOWN, least=1, most=MAX_SHOWN)
+    scan = await scan_of(ctx, limit, newest_first=True)
     return Download(sse.CONTENT_TYPE, None, sse.kept_alive(_search_events(ctx, scan)))
 
 
@@ -231,7 +239,7 @@ def _rows(ctx: Context, found: list[Message]) -> str:
     return render(
         "parts/message_rows.html",
         messages=shown,
-        columns=columns,
+        columns=[each.text for each in columns],
         url=ctx.url,
         topic={"name": ctx.params["topic"]},
         filters=_filters(ctx, "", 0),

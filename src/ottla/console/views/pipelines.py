@@ -54,13 +54,14 @@ async def pipelines(ctx: Context) -> Data:
 
 def _row(state: Any) -> dict[str, Any]:
     lags = [flow["lag"] for flow in state.flows if flow.get("lag") is not None]
+    is_alive = state.now() in _alive()
     return {
         "name": state.name,
         "state": state.now(),
-        "is_alive": state.now() in _alive(),
+        "is_alive": is_alive,
         "flows": len(state.flows),
         "rows": sum(flow.get("rows", 0) for flow in state.flows),
-        "rate": sum(flow.get("rows_per_second", 0.0) for flow in state.flows),
+        "rate": sum(flow.get("rows_per_second", 0.0) for flow in state.flows) if is_alive else None,
         "lag": sum(lags) if lags else None,
         "started": state.started_ms,
         "updated": state.updated_ms,
@@ -69,6 +70,15 @@ def _row(state: Any) -> dict[str, Any]:
         "error": state.error,
         "master": state.master,
     }
+
+
+def _flows(state: Any) -> list[dict[str, Any]]:
+    """Return the flows; those that a driver which died last called running do not run any more."""
+    if state.now() in _alive():
+        return list(state.flows)
+    return [
+        {**flow, "state": state.now() if flow["state"] in _alive() else flow["state"]} for flow in state.flows
+    ]
 
 
 async def _the_pipeline(ctx: Context) -> Any:
@@ -86,7 +96,7 @@ async def pipeline(ctx: Context) -> Data:
         "tab": tab,
         "has_other_flows": tab == "flows" and ctx.number("flows", len(state.flows)) != len(state.flows),
         "pipeline": _row(state),
-        "flows": list(state.flows),
+        "flows": _flows(state),
         "can_stop": state.is_here() and state.now() in _alive(),
         "dead_letters": list(state.dead_letters),
     }

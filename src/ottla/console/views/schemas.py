@@ -12,16 +12,8 @@ from ottla.console.context import Context
 from ottla.console.services.http_json import ServiceRefused, ServiceUnavailable
 from ottla.console.services.registry_http import RegistryHttp
 from ottla.console.table import Action, Data, Form, Outcome, Parameter, Section, UserError, View
+from ottla.registry.formats.levels import LEVELS
 
-LEVELS = (
-    "BACKWARD",
-    "BACKWARD_TRANSITIVE",
-    "FORWARD",
-    "FORWARD_TRANSITIVE",
-    "FULL",
-    "FULL_TRANSITIVE",
-    "NONE",
-)
 MODES = ("READWRITE", "READONLY", "IMPORT")
 TYPES = ("AVRO", "JSON", "PROTOBUF")
 MAX_DESCRIBED = 200

@@ -3,6 +3,9 @@
 The controller checks what the leader cannot know: that it still leads in this epoch, that the partition has
 not changed since (the partition epoch is a compare-and-set), and that every new member of the ISR is alive,
 not shutting down, and still the incarnation that caught up (KIP-903).
+
+A leader that is shutting down, or whose disk is full, leaves the ISR when the first member joins that can
+lead: it appends nothing more.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from ottla.common.config.broker import BrokerConfig
-from ottla.controller.machine.election import ElectionInputsByTopic, resolve_partition
+from ottla.controller.machine.election import ElectionInputsByTopic, resolve_partition, without_offline
 from ottla.controller.machine.requests import Decision
 from ottla.metadata.entities import IsrChange, partition_changed
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -54,8 +57,9 @@ def alter_partitions(
             results.append(error)
             continue
         done.add((change.topic_id, change.partition))
+        inputs = inputs_by_topic.of(topic.name)
         wanted = replace(partition, isr=tuple(node for node, _ in change.new_isr))
-        settled = resolve_partition(partition, wanted, inputs_by_topic.of(topic.name))
+        settled = resolve_partition(partition, without_offline(wanted, inputs), inputs)
         if settled is not partition:
             records.append(partition_changed(topic.topic_id, settled))
         results.append(settled)

@@ -1,4 +1,8 @@
-"""Decisions about delegation tokens: create, renew, expire, and remove those whose time is over."""
+"""Decisions about delegation tokens: create, renew, expire, and remove those whose time is over.
+
+Every authenticated user may create tokens, without any ACL, and every broker keeps all of them in memory: so
+their number and size are limited.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,19 @@ from ottla.protocol.errors import (
     DelegationTokenExpired,
     DelegationTokenNotFound,
     DelegationTokenOwnerMismatch,
+    InvalidRequest,
     KafkaError,
+    PolicyViolation,
 )
 from ottla.security.delegation_tokens import DelegationToken, token_by_hmac
 
+MAX_TOKENS_PER_REQUESTER = 10_000
+MAX_PRINCIPAL_CHARS = 4_096
+"""Of the principals in a token together; Kafka has no such limits."""
+
 
 def create_token(
+    image: ClusterImage,
     token_id: str,
     owner: str,
     requester: str,
@@ -31,6 +42,10 @@ def create_token(
     """Create a token; a lifetime that is not positive stands for the longest."""
     if not config.delegation_token_secret_key:
         return _refuse(_disabled())
+    if sum(map(len, (owner, *renewers))) > MAX_PRINCIPAL_CHARS:
+        return _refuse(InvalidRequest(f"a token's principals have at most {MAX_PRINCIPAL_CHARS} characters"))
+    if sum(each.requester == requester for each in image.tokens.values()) >= MAX_TOKENS_PER_REQUESTER:
+        return _refuse(PolicyViolation(f"{requester} has created {MAX_TOKENS_PER_REQUESTER} tokens already"))
     lifetime_ms = config.delegation_token_max_lifetime_ms
     if max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, max_lifetime_ms)

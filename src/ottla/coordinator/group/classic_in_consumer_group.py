@@ -22,7 +22,14 @@ from ottla.coordinator.group.consumer.update import MEMBER_TIMERS, ConsumerGroup
 from ottla.coordinator.group.embedded_protocol import by_topic_id, encode_assignment
 from ottla.coordinator.group.migration import can_downgrade, downgrade
 from ottla.coordinator.group.records import ClassicMemberValue, ConsumerMemberValue
-from ottla.coordinator.group.requests import Joined, JoinRequest, Leaver, Left, Synced, SyncRequest
+from ottla.coordinator.group.requests import (
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+)
 from ottla.metadata.image import ClusterImage
 from ottla.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -59,7 +66,7 @@ def join(update: ConsumerGroupUpdate, token: int, request: JoinRequest) -> None:
     updated = follow(update, member, updated, owned)
     update.reply(
         token,
-        Joined(member_id, updated.current.epoch, PROTOCOL_TYPE, request.protocols[0][0], leader_id=""),
+        JoinResult(member_id, updated.current.epoch, PROTOCOL_TYPE, request.protocols[0][0], leader_id=""),
     )
     if predecessor is not None and not predecessor.is_classic and can_downgrade(update):
         is_settled = all(
@@ -88,7 +95,7 @@ def sync(update: ConsumerGroupUpdate, token: int, request: SyncRequest) -> None:
     update.cancel_timer("collect", member.member_id)
     update.set_session_timer(member)
     assignment = encode_assignment(current.assigned, update.image, read_version(protocol.metadata))
-    update.reply(token, Synced(PROTOCOL_TYPE, protocol_name, assignment))
+    update.reply(token, SyncResult(PROTOCOL_TYPE, protocol_name, assignment))
 
 
 def heartbeat(
@@ -103,7 +110,7 @@ def heartbeat(
         update.reply(token, None)
 
 
-def leave(update: ConsumerGroupUpdate, token: int, leavers: tuple[Leaver, ...]) -> None:
+def leave(update: ConsumerGroupUpdate, token: int, leavers: tuple[LeavingMember, ...]) -> None:
     """Take members out, of whatever protocol: administrators use this, too."""
     results: list[KafkaError | None] = []
     members: dict[str, ConsumerMember] = {}
@@ -146,7 +153,7 @@ def _check(
     return member
 
 
-def _find(group: ConsumerGroup, leaver: Leaver) -> ConsumerMember:
+def _find(group: ConsumerGroup, leaver: LeavingMember) -> ConsumerMember:
     # An administrator who removes a static member need not know its member id.
     member_id = leaver.member_id or group.instances.get(leaver.instance_id or "", "")
     return group.member(member_id, leaver.instance_id)
@@ -224,12 +231,12 @@ class ConsumerGroupEvents:
     def __init__(self, group: ConsumerGroup, now_ms: int, config: BrokerConfig, image: ClusterImage) -> None:
         self._update = ConsumerGroupUpdate(group, now_ms, config, image)
 
-    def join(self, token: int, request: JoinRequest) -> Step[Joined]:
+    def join(self, token: int, request: JoinRequest) -> Step[JoinResult]:
         """Let a classic member join; it is answered at once."""
         join(self._update, token, request)
         return self._update.step()
 
-    def sync(self, token: int, request: SyncRequest) -> Step[Synced]:
+    def sync(self, token: int, request: SyncRequest) -> Step[SyncResult]:
         """Return a classic member's assignment; it is answered at once."""
         sync(self._update, token, request)
         return self._update.step()
@@ -241,7 +248,7 @@ class ConsumerGroupEvents:
         heartbeat(self._update, token, member_id, instance_id, generation_id)
         return self._update.step()
 
-    def leave(self, token: int, leavers: tuple[Leaver, ...]) -> Step[Left]:
+    def leave(self, token: int, leavers: tuple[LeavingMember, ...]) -> Step[LeaveResult]:
         """Remove members, of either protocol."""
         leave(self._update, token, leavers)
         return self._update.step()

@@ -21,13 +21,13 @@ from ottla.coordinator.effects import SetTimer, Step
 from ottla.coordinator.group.records import OffsetValue, Record
 from ottla.coordinator.group.requests import (
     CommitRequest,
-    Joined,
     JoinRequest,
-    Leaver,
-    Left,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
     ListedGroup,
-    Synced,
     SyncRequest,
+    SyncResult,
 )
 
 
@@ -81,11 +81,11 @@ class Group(Protocol):
 class GroupEvents(Protocol):
     """One request of the classic protocol, or one timer, on a group that has members."""
 
-    def join(self, token: int, request: JoinRequest) -> Step[Joined]:
+    def join(self, token: int, request: JoinRequest) -> Step[JoinResult]:
         """Handle JoinGroup."""
         ...
 
-    def sync(self, token: int, request: SyncRequest) -> Step[Synced]:
+    def sync(self, token: int, request: SyncRequest) -> Step[SyncResult]:
         """Handle SyncGroup."""
         ...
 
@@ -95,7 +95,7 @@ class GroupEvents(Protocol):
         """Handle Heartbeat."""
         ...
 
-    def leave(self, token: int, leavers: tuple[Leaver, ...]) -> Step[Left]:
+    def leave(self, token: int, leavers: tuple[LeavingMember, ...]) -> Step[LeaveResult]:
         """Handle LeaveGroup."""
         ...
 

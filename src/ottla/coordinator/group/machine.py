@@ -28,13 +28,13 @@ from ottla.coordinator.group.requests import (
     DescribedGroup,
     FetchedOffsets,
     FetchRequest,
-    Joined,
     JoinRequest,
-    Leaver,
-    Left,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
     ListedGroup,
-    Synced,
     SyncRequest,
+    SyncResult,
 )
 from ottla.metadata.image import ClusterImage, ImageChanges
 from ottla.protocol.errors import (
@@ -58,8 +58,8 @@ class GroupMachine:
 
     # Membership, classic protocol
 
-    def join(self, now_ms: int, token: int, request: JoinRequest) -> Step[Joined]:
-        """Let a member into the next generation; the reply is a `Joined`, and may come much later."""
+    def join(self, now_ms: int, token: int, request: JoinRequest) -> Step[JoinResult]:
+        """Let a member into the next generation; the reply is a `JoinResult`, and may come much later."""
         config = self.config
         shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
@@ -75,7 +75,7 @@ class GroupMachine:
             return join_new_group(now_ms, self.config, token, request, tombstones)
         return self._events(now_ms, group).join(token, request)
 
-    def sync(self, now_ms: int, token: int, request: SyncRequest) -> Step[Synced]:
+    def sync(self, now_ms: int, token: int, request: SyncRequest) -> Step[SyncResult]:
         """Return a member's assignment; the reply may come later."""
         return self._events(now_ms, self._with_members(request.group_id)).sync(token, request)
 
@@ -92,7 +92,9 @@ class GroupMachine:
         events = self._events(now_ms, self._with_members(group_id))
         return events.heartbeat(token, member_id, instance_id, generation_id)
 
-    def leave(self, now_ms: int, token: int, group_id: str, leavers: tuple[Leaver, ...]) -> Step[Left]:
+    def leave(
+        self, now_ms: int, token: int, group_id: str, leavers: tuple[LeavingMember, ...]
+    ) -> Step[LeaveResult]:
         """Remove members; the reply has the error of each that could not leave."""
         return self._events(now_ms, self._with_members(group_id)).leave(token, leavers)
 

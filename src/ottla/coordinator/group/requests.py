@@ -41,7 +41,7 @@ class JoinedMember:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinResult:
     """The generation that a member is in; `members` only for the leader."""
 
     member_id: str
@@ -67,7 +67,7 @@ class SyncRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
+class SyncResult:
     """One member's assignment."""
 
     protocol_type: str | None
@@ -76,7 +76,7 @@ class Synced:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaver:
+class LeavingMember:
     """A member to remove; without a member id, the one with the instance id."""
 
     member_id: str
@@ -84,7 +84,7 @@ class Leaver:
     reason: str | None = None
 
 
-Left = tuple[KafkaError | None, ...]
+LeaveResult = tuple[KafkaError | None, ...]
 """The error of each member that could not be removed, in the order of the request."""
 
 

@@ -76,7 +76,7 @@ class AbortedTransactions:
         return any(first < offset for first in self._open.values())
 
 
-class KeptTransactions:
+class TransactionIndexBuilder:
     """Builds the transaction index of compacted segments. Pass it every kept batch, from the log's start.
 
     Of an aborted transaction at most batches without records are left. While there is one, the transaction is

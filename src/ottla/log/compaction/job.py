@@ -26,8 +26,8 @@ from ottla.log.compaction.batch_filter import (
     AbortedTransactions,
     Batch,
     BatchFilter,
-    KeptTransactions,
     ThrottleCallback,
+    TransactionIndexBuilder,
     throttled,
 )
 from ottla.log.compaction.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap
@@ -85,7 +85,7 @@ class CompactionJob:
             cleanable.first_uncleanable_offset - cleanable.first_dirty_offset, map_bytes, load_factor
         )
         self._aborted = AbortedTransactions()
-        self._kept = KeptTransactions()
+        self._kept = TransactionIndexBuilder()
         self._filter: BatchFilter | None = None
         end_offset = cleanable.first_uncleanable_offset
         sources = [_Source(segment, segment.size_bytes) for segment in log.segments]

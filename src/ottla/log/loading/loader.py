@@ -44,7 +44,7 @@ from ottla.log.loading.recovery import TruncationPolicy, quarantine_segment, rec
 from ottla.log.loading.replay import producers_at, rebuild_txn_indexes, replay_epochs
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
-from ottla.log.log_types import Hole
+from ottla.log.log_types import UnreadableRange
 from ottla.log.producers import producer_state
 from ottla.log.segment import Segment, SegmentFiles
 from ottla.log.segments import Segments
@@ -153,7 +153,7 @@ def open_log(
         is_clean = _load_tail(found)
         recovery_point = found[-1].base_offset
     _rebuild_missing_indexes(found, entries)
-    holes: list[Hole] = []
+    holes: list[UnreadableRange] = []
     is_damaged = False
     if not is_clean:
         is_flushed_first = config.flush_messages == 1

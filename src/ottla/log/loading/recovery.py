@@ -37,7 +37,7 @@ from ottla.log.disk import Disk, OpenFile
 from ottla.log.file_names import CLEANED, LOG, QUARANTINE
 from ottla.log.loading.scan import BadRange, Scan, ScanBounds, has_lost_page, is_torn_append, scan
 from ottla.log.log_config import LONG_MAX
-from ottla.log.log_types import Hole
+from ottla.log.log_types import UnreadableRange
 from ottla.log.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ KEEP_INTACT_BATCHES = TruncationPolicy()
 class RecoveryResult(NamedTuple):
     """What recovery found."""
 
-    holes: list[Hole]
+    holes: list[UnreadableRange]
     """Offsets that are missing between intact batches."""
     is_damaged: bool
     """Whether there was more to repair than a partial append at the end."""
@@ -117,7 +117,7 @@ def recover(
     segments: list[Segment], recovery_point: int, policy: TruncationPolicy = KEEP_INTACT_BATCHES
 ) -> RecoveryResult:
     """Examine the segments above the recovery point, and repair them in place."""
-    holes: list[Hole] = []
+    holes: list[UnreadableRange] = []
     end, is_damaged = -1, False
     limits = _limits(segments)
     for number, segment in enumerate(segments):
@@ -134,7 +134,7 @@ def recover(
             if 0 <= end < segment.base_offset:
                 path, last = segment.files.path(LOG), segment.base_offset - 1
                 logger.warning("%s: offsets %d to %d are missing before this segment", path, end, last)
-                holes.append(Hole(end, segment.base_offset))
+                holes.append(UnreadableRange(end, segment.base_offset))
             end = segment.next_offset
         if is_cut:
             _truncate_after(segments, number)
@@ -174,7 +174,7 @@ def _remove_empty(segments: list[Segment]) -> None:
 
 def _repair(
     segment: Segment, bounds: ScanBounds, policy: TruncationPolicy, *, is_first: bool
-) -> tuple[list[Hole], bool, bool]:
+) -> tuple[list[UnreadableRange], bool, bool]:
     """Remove the bad ranges of one segment and bring its indexes up to date.
 
     Returns the holes inside it, whether the log has to end with it, and whether it was damaged.
@@ -202,7 +202,7 @@ def _repair(
     segment.recover_indexes(trusted_below)
     if policy.at_early_ends and ends_well and (segment.size_bytes or is_first):
         is_cut = bounds.trusted_below <= segment.next_offset < bounds.end_offset < LONG_MAX
-    return [Hole(gap.expected_offset, gap.resumed_offset) for gap in bad], is_cut, is_damaged
+    return [UnreadableRange(gap.expected_offset, gap.resumed_offset) for gap in bad], is_cut, is_damaged
 
 
 def _truncate_at_lost_page(

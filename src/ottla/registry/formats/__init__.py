@@ -1,7 +1,13 @@
 """Parses, writes and compares schemas: Avro, JSON Schema, Protobuf. No IO, no event loop.
 
-Read `parsed` for what a schema offers, `levels` for compatibility, `limits` for what bounds it all, then the
-package of a format. `parse` imports a format's libraries when it first needs them.
+parsed         what a parsed schema offers
+levels         compatibility levels
+limits         what bounds it all
+identity       the MD5 and the GUID of a schema
+avro, json_schema, protobuf    the formats
+json_text, patterns, trampoline    JSON text as Jackson writes it; regular expressions; deep recursion
+
+`parse` imports a format's libraries when it first needs them.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ from ottla.registry.formats.identity import schema_guid, schema_md5
 from ottla.registry.formats.levels import LEVELS, check
 from ottla.registry.formats.limits import (
     MAX_DEPTH,
+    MAX_ERROR_CHARS,
     MAX_SCHEMA_BYTES,
     InvalidSchema,
     check_size,
@@ -65,7 +72,9 @@ def parse(
         if normalize and parsed.normalized != parsed.canonical:
             parsed = _parse(schema_type, parsed.normalized, closure, validate=False)
     except InvalidSchema as error:
-        raise InvalidSchema(f"Invalid schema of type {schema_type}, details: {error}") from None
+        text = str(error)
+        shown = text if len(text) <= MAX_ERROR_CHARS else f"{text[:MAX_ERROR_CHARS]}..."
+        raise InvalidSchema(f"Invalid schema of type {schema_type}, details: {shown}") from None
     except RecursionError:
         raise InvalidSchema(f"Invalid schema of type {schema_type}, details: it is nested too deep") from None
     return parsed

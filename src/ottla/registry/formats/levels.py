@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.registry.formats.limits import InvalidSchema
+from ottla.registry.formats.limits import MAX_MESSAGES_CHARS, InvalidSchema
 from ottla.registry.formats.parsed import ParsedSchema
 
 LEVELS = (
-    "NONE",
     "BACKWARD",
     "BACKWARD_TRANSITIVE",
     "FORWARD",
     "FORWARD_TRANSITIVE",
     "FULL",
     "FULL_TRANSITIVE",
+    "NONE",
 )
 _SHOWN = 10 * 1024
 """Longest part of the old schema that a message repeats."""
@@ -52,8 +52,20 @@ def check(
     for index in range(len(previous) - 1, len(previous) - 1 - count, -1):
         version = None if versions is None else versions[index]
         if found := _check_pair(direction, new, previous[index], version, lenient):
-            return found
+            return _bounded(found)
     return []
+
+
+def _bounded(messages: list[str]) -> list[str]:
+    """Return messages up to a total length: each may repeat a name that is nearly as long as a schema."""
+    kept, left = [], MAX_MESSAGES_CHARS
+    for each in messages:
+        if len(each) > left:
+            kept.append(each[:left] + "...")
+            break
+        kept.append(each)
+        left -= len(each)
+    return kept
 
 
 def _check_pair(

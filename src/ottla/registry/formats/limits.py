@@ -25,6 +25,12 @@ MAX_COMPARE_DEPTH = 1_000
 """Deepest chain of pairs, references followed."""
 MAX_DIFFERENCES = 200
 """Most differences that one comparison reports."""
+MAX_MESSAGES_CHARS = 1 << 20
+"""How long the messages about them are together."""
+MAX_ERROR_CHARS = 2_000
+"""How much is told of what is wrong with a schema: some errors repeat what they are about."""
+MAX_REPEATED_CHARS = 4 << 20
+"""Longest text of all second definitions of Avro types, which are compared with the first ones."""
 
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 

@@ -7,15 +7,17 @@ from typing import Any
 
 from ottla import __version__
 from ottla.http.app import Request, Response
+from ottla.http.errors import HttpError
 from ottla.http.routing import Routes
 from ottla.registry import decisions, errors
 from ottla.registry.contracts import malformed, read_metadata, read_rule_set
 from ottla.registry.entities import Json
+from ottla.registry.formats import LEVELS
 from ottla.registry.rest.access import check_references, found_subject
 from ottla.registry.rest.requests import answer, body_of, page, register_request, text, version_of
 from ottla.registry.scopes import config_in_scope, mode_in_scope, own_config, own_mode
 from ottla.registry.service import Registry
-from ottla.registry.subjects import is_valid, normalize_subject, parse_subject
+from ottla.registry.subjects import is_valid, normalize_context, parse_subject
 
 GROUP_ID = "schema-registry"
 FLAGS = ("normalize", "validateFields", "validateNewSchemas", "validateRules")
@@ -98,9 +100,8 @@ class SettingRoutes:
 
     async def put_mode(self, request: Request, subject: str | None) -> Response:
         """Set a mode."""
-        body = body_of(request)
+        mode = text(body_of(request).get("mode"), "mode")
         _check_name(subject)
-        mode = text(body.get("mode"), "mode")
         if mode is not None and mode.upper() not in decisions.MODES:
             raise errors.invalid_mode()
         if mode == "FORWARD" and (subject is None or parse_subject(subject).context != ".__GLOBAL"):
@@ -159,9 +160,12 @@ class SettingRoutes:
         return answer(request, page(request, found))
 
     async def delete_context(self, request: Request) -> Response:
-        """Forget a context without subjects."""
-        subject = normalize_subject(request.params["context"])
-        await self._registry.change(lambda state: decisions.delete_context(state, subject))
+        """Forget a context without subjects, by its name as it is listed or with colons."""
+        try:
+            context = normalize_context(request.params["context"])
+        except ValueError as error:
+            raise HttpError(400, 400, str(error)) from None
+        await self._registry.change(lambda state: decisions.delete_context(state, context))
         return Response(status=204)
 
     async def root(self, request: Request) -> Response:
@@ -211,7 +215,7 @@ def read_config(body: Json) -> Json:
     for name in ("compatibility", "compatibilityLevel"):
         if name in body:
             level = text(body[name], name)
-            if level is not None and level.upper() not in decisions.LEVELS:
+            if level is not None and level.upper() not in LEVELS:
                 raise errors.invalid_level()
             changes["compatibilityLevel"] = level and level.upper()
     if "compatibilityPolicy" in body:

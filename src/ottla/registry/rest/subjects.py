@@ -8,7 +8,15 @@ from ottla.registry import decisions, errors
 from ottla.registry.entities import Json, StoredSchema
 from ottla.registry.registration import RegisterRequest
 from ottla.registry.rest.access import check_readable, check_references, found_subject
-from ottla.registry.rest.requests import MAX_SCHEMAS, answer, body_of, page, register_request, version_of
+from ottla.registry.rest.requests import (
+    MAX_SCHEMAS,
+    answer,
+    body_of,
+    page,
+    read_register_request,
+    register_request,
+    version_of,
+)
 from ottla.registry.rest.tags import read_tags, shown_tags, tagged
 from ottla.registry.rest.views import formatted, qualified_references, subjects_with_prefix
 from ottla.registry.service import Registry
@@ -147,10 +155,12 @@ class SubjectRoutes:
 
     async def register(self, request: Request) -> Response:
         """Register a schema as the next version of a subject."""
-        wanted, body = register_request(request), body_of(request)
+        body = body_of(request)
+        wanted = read_register_request(body)
         check_references(request, self._subject(request), wanted.references)
         add, remove = read_tags(body.get("schemaTagsToAdd")), read_tags(body.get("schemaTagsToRemove"))
         propagates = body.get("propagateSchemaTags") is True
+        del body  # it may hold much that is of no use, and the rest takes time
         if propagates or not wanted.schema.strip():  # the answer has a part of an earlier version
             check_readable(request, [self._subject(request)])
         if propagates:

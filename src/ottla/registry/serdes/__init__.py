@@ -4,7 +4,10 @@ registry_client   asks a registry over HTTP, and remembers
 framing           where a record names its schema
 strategies        which subject a schema belongs to
 codecs            data into bytes and back: avro_codec, json_codec, protobuf_codec
+avro_bounds       Avro data that is too large or too deep to decode
+plain_json        data as JSON, for commands
 rules             what data contracts demand beyond types
+errors            what goes wrong
 serializers, deserializers    what producers and consumers take
 """
 

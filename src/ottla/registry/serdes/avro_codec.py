@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from ottla.registry.formats import ParsedSchema, parse
+from ottla.registry.formats.avro.schema import AvroSchema
+from ottla.registry.serdes.avro_bounds import AvroBounds
 from ottla.registry.serdes.codecs import AVRO, CodecOptions
 from ottla.registry.serdes.errors import SerdeError
 from ottla.registry.serdes.framing import Frame
@@ -26,6 +28,7 @@ class AvroCodec:
         self.record_name = parsed.name
         self._parsed = parsed
         self._schema = _resolved(parsed)
+        self._bounds = AvroBounds(cast("AvroSchema", parsed).type)
         self._is_bytes = parsed.canonical == '"bytes"'
         self._reader: Any = None
         self._walk: AvroWalk | None = None
@@ -52,6 +55,7 @@ class AvroCodec:
         """Read data into the reader schema, if there is one."""
         if self._is_bytes:
             return frame.data
+        self._bounds.check(frame.data)
         stream = io.BytesIO(frame.data)
         try:
             found = schemaless_reader(stream, self._schema, self._reader)

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.common.java import find_java
+from ottla.spark.batch_plans import identify_batches
 from ottla.spark.checkpoint_lock import lock_checkpoints
 from ottla.spark.kafka_format import SETTING, use_for_kafka
 from ottla.spark.progress_listener import start_listening
+from ottla.spark.runtime.active_session import write_from_threads
 from ottla.spark.runtime.app_cds import BUILD_TIMEOUT_S
 from ottla.spark.runtime.python_launcher import ADDRESS
 from ottla.spark.runtime.spark_home import PYTHON, app_cds_archive, is_launcher, make_spark_home
@@ -72,6 +74,8 @@ def builder(
     _prepare_environment(settings, is_local)
     from pyspark.sql import SparkSession
 
+    write_from_threads()
+    identify_batches()
     if settings.get(CHECKPOINT_MANAGER) == CHECKPOINTS:
         lock_checkpoints()
     if settings.get(SETTING, "").lower() == "true":

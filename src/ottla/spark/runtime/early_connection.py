@@ -23,6 +23,7 @@ PATH = "PYTHON_WORKER_FACTORY_SOCK_PATH"
 PORT = "PYTHON_WORKER_FACTORY_PORT"
 SECRET = "PYTHON_WORKER_FACTORY_SECRET"
 UTIL = "pyspark.util"
+FUNCTION = "def local_connect_and_auth("
 LENGTH = struct.Struct(">i")
 ACCEPTED = LENGTH.pack(2) + b"ok"
 CONNECTED_WITHIN_S = 5.0
@@ -56,6 +57,7 @@ class EarlyConnection:
     def __init__(self, connection: socket.socket) -> None:
         self._connection: socket.socket | None = connection
         self._process = os.getpid()
+        self._loader: Any = None
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return the spec of `pyspark.util`, loaded by this object."""
@@ -70,7 +72,8 @@ class EarlyConnection:
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Create the module as its own loader does."""
-        return self._loader.create_module(spec)
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Load the module, then replace the function that connects."""
@@ -92,6 +95,7 @@ class EarlyConnection:
         setattr(module, "local_connect_and_auth", local_connect_and_auth)  # noqa: B010
 
     def __getattr__(self, name: str) -> Any:
+        # Before pyspark is imported, others ask a finder for what it may have, such as `invalidate_caches`.
         return getattr(self._loader, name)
 
 
@@ -99,8 +103,18 @@ def _address() -> str:
     return os.environ.get(PATH) or os.environ.get(PORT, "")
 
 
+def has_function() -> bool:
+    """Return whether this Python's pyspark connects by the function that is replaced (not before Spark 4)."""
+    package = PathFinder.find_spec("pyspark")
+    util = package and PathFinder.find_spec(UTIL, package.submodule_search_locations)
+    loader: Any = util.loader if util else None
+    return loader is not None and FUNCTION in (loader.get_source(UTIL) or "")
+
+
 def main() -> None:
     """Connect, and keep the connection for pyspark; without one, pyspark reports the reason."""
+    if not has_function():
+        return
     try:
         connection = connect()
     except (OSError, KeyError, ValueError):

@@ -4,7 +4,7 @@ Reading order:
 
     writers         what Spark calls: stream and batch writers
     writing         the options, and a task: rows -> transaction -> prepare
-    rows            from Arrow to encoded record batches, by topic and partition
+    rows, row_encoder, partitioning, serializing    from Arrow to encoded record batches, by partition
     transaction     the producer of a task
     decisions       the state machine of decisions: pure
     decision_log    the topic that stores which batch of which query is decided

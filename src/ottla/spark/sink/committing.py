@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Sequence
 
 from ottla.client.cluster import Cluster
+from ottla.spark.batch_plans import plan_of
 from ottla.spark.cluster_session import cluster_session
 from ottla.spark.sink import crash_points
 from ottla.spark.sink.decision_log import DecisionLog, decision_log
-from ottla.spark.sink.decisions import Decision, Register, SinkKey, split_prepared
+from ottla.spark.sink.decisions import Decision, Register, SinkKey, check_plan, split_prepared
 from ottla.spark.sink.ending import abort_leftovers, check_all_prepared, end_transactions
-from ottla.spark.sink.writing import SinkOptions, Written
+from ottla.spark.sink.writing import SinkOptions, TaskCommitMessage
 
 MAX_RUNS = 1_000
 MAX_ROUNDS, QUIET_ROUNDS, ROUND_S = 10, 2, 0.3
@@ -20,40 +21,45 @@ _cleaned_runs: dict[tuple[SinkKey, str], None] = {}
 """The runs that have looked for leftovers of earlier runs, oldest first."""
 
 
-def commit_batch(messages: Sequence[Written | None], options: SinkOptions) -> None:
+def commit_batch(messages: Sequence[TaskCommitMessage | None], options: SinkOptions) -> None:
     """Commit the prepared transactions of a batch: store the decision, then end every transaction."""
     written = [each for each in messages if each is not None and each.key is not None]
     if not written:
         return
-    session = cluster_session(options.producer, is_patient=True)
+    session = cluster_session(options.producer, waits_for_brokers=True)
     session.run(_commit(session.cluster, decision_log(session, options.producer), written, options))
 
 
-def abort_batch(messages: Sequence[Written | None], options: SinkOptions, key: SinkKey | None = None) -> None:
+def abort_batch(
+    messages: Sequence[TaskCommitMessage | None], options: SinkOptions, key: SinkKey | None = None
+) -> None:
     """Abort the prepared transactions of a batch, unless it is decided; `key` is for batches without
     messages.
     """
     written = [each for each in messages if each is not None and each.key is not None]
     if not written and key is None:
         return  # the next run of the query ends what is left
-    session = cluster_session(options.producer, is_patient=True)
+    session = cluster_session(options.producer, waits_for_brokers=True)
     session.run(_abort(session.cluster, decision_log(session, options.producer), written, options, key))
 
 
 async def _commit(
-    cluster: Cluster, decisions: DecisionLog, written: Sequence[Written], options: SinkOptions
+    cluster: Cluster, decisions: DecisionLog, written: Sequence[TaskCommitMessage], options: SinkOptions
 ) -> None:
     one = written[0]
     key, batch_id, run_id = one.key, one.batch_id, one.run_id
     assert key is not None
+    plan = one.plan or (plan_of(options.checkpoint, batch_id) if options.checkpoint is not None else None)
     prepared = tuple(each.transaction for each in written if each.transaction is not None)
     is_first = (key, run_id) not in _cleaned_runs
     if any(each.is_decided for each in written):
         decision = (await decisions.owned(key, run_id)).decision
         undecided = [each for each in prepared if decision and each not in decision.transactions]
         await end_transactions(cluster, undecided, options.producer, commit=False, batch_id=batch_id)
+        if decision is not None:
+            check_plan(decision, plan)
     elif prepared:
-        decision = Decision(batch_id, run_id, one.writer_id, prepared)
+        decision = Decision(batch_id, run_id, one.writer_id, prepared, plan)
         crash_points.reached(crash_points.BEFORE_DECISION, batch_id, key.query_id)
         await decisions.decide(key, decision, lambda: check_all_prepared(cluster, prepared))
         crash_points.reached(crash_points.AFTER_DECISION, batch_id, key.query_id)
@@ -72,7 +78,7 @@ async def _commit(
 async def _abort(
     cluster: Cluster,
     decisions: DecisionLog,
-    written: Sequence[Written],
+    written: Sequence[TaskCommitMessage],
     options: SinkOptions,
     key: SinkKey | None,
 ) -> None:
@@ -95,7 +101,7 @@ async def _abort(
 
 
 async def _give_up(
-    cluster: Cluster, register: Register, written: Sequence[Written], options: SinkOptions
+    cluster: Cluster, register: Register, written: Sequence[TaskCommitMessage], options: SinkOptions
 ) -> None:
     batch_id = written[0].batch_id
     prepared = [each.transaction for each in written if each.transaction is not None]

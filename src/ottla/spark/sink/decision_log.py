@@ -193,7 +193,7 @@ class DecisionLog:
                 raise_for(code, f"the decision of {key}")
 
         try:
-            await self._cluster.retrying(attempt, also=RETRIABLE, patient=True)
+            await self._cluster.retrying(attempt, also=RETRIABLE, wait_for_brokers=True)
         except BaseException:
             known.identity = None  # whether it was stored is unknown: the next write needs a new epoch
             raise

@@ -62,6 +62,8 @@ class Decision:
     run_id: str
     writer_id: str
     transactions: tuple[Prepared, ...]
+    plan: str | None = None
+    """What the batch was planned to read (batch_plans.py), if that is known."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +82,15 @@ class Register:
 
 def encode_decision(decision: Decision) -> bytes:
     """Encode a decision."""
-    return json.dumps(
-        {
-            "batch": decision.batch_id,
-            "run": decision.run_id,
-            "writer": decision.writer_id,
-            "transactions": [list(each) for each in decision.transactions],
-        }
-    ).encode()
+    value: dict[str, Any] = {
+        "batch": decision.batch_id,
+        "run": decision.run_id,
+        "writer": decision.writer_id,
+        "transactions": [list(each) for each in decision.transactions],
+    }
+    if decision.plan is not None:
+        value["plan"] = decision.plan
+    return json.dumps(value).encode()
 
 
 def decode_decision(value: bytes) -> Decision:
@@ -98,6 +101,7 @@ def decode_decision(value: bytes) -> Decision:
         found["run"],
         found["writer"],
         tuple(Prepared(*each) for each in found["transactions"]),
+        found.get("plan"),
     )
 
 
@@ -124,6 +128,17 @@ def is_decided(register: Register, batch_id: int, run_id: str, writer_id: str) -
             'own name: .option("sinkName", "...")'
         )
     return True
+
+
+def check_plan(decision: Decision, plan: str | None) -> None:
+    """Raise StaleCheckpoint if a decided batch was planned to read something else than the one to write."""
+    if plan is not None and decision.plan is not None and plan != decision.plan:
+        raise StaleCheckpoint(
+            f"batch {decision.batch_id} of this query was already written, with other records than are to be "
+            "written now: the checkpoint is older than the output (restored from a backup), or files of it "
+            "were lost. Use the newest checkpoint, or start with a new, empty one (and, if need be, "
+            "startingOffsets)"
+        )
 
 
 def _are_of_one_call(one: str, other: str) -> bool:

@@ -61,7 +61,7 @@ def _hashes(
 Numbers = npt.NDArray[np.int64]
 
 
-class TopicPlaces:
+class PartitionNumbers:
     """The partitions of a topic, numbered from `first` on among those of all topics; behind them comes the
     number of rows that may go anywhere.
     """
@@ -91,8 +91,8 @@ class RowPartitioner:
 
     def __init__(self, options: ProducerOptions, partition_count: Callable[[str], int]) -> None:
         self._count_of = partition_count
-        self._topics: dict[str, TopicPlaces] = {}
-        self._numbers: list[TopicPlaces] = []
+        self._topics: dict[str, PartitionNumbers] = {}
+        self._numbers: list[PartitionNumbers] = []
         partitioner = options.partitioner
         self._is_sticky = partitioner == STICKY
         self._choose = partitioner_of(partitioner) if isinstance(partitioner, str) else partitioner
@@ -122,14 +122,14 @@ class RowPartitioner:
         """Return the topic of a number."""
         return self._numbers[number].topic
 
-    def _places_of(self, topic: str) -> TopicPlaces:
+    def _places_of(self, topic: str) -> PartitionNumbers:
         places = self._topics.get(topic)
         if places is None:
-            places = self._topics[topic] = TopicPlaces(topic, self._count_of(topic), len(self._numbers))
+            places = self._topics[topic] = PartitionNumbers(topic, self._count_of(topic), len(self._numbers))
             self._numbers += [places] * places.numbers
         return places
 
-    def _chosen(self, places: TopicPlaces, keys: Any, hashes: Numbers | None, which: Numbers) -> Numbers:
+    def _chosen(self, places: PartitionNumbers, keys: Any, hashes: Numbers | None, which: Numbers) -> Numbers:
         if not self._is_sticky:
             every = range(places.count)
             given = [None] * len(which) if keys is None else keys.take(which).to_pylist()
@@ -142,7 +142,7 @@ class RowPartitioner:
         return np.where(np.asarray(keys.is_null())[which], places.count, by_key)
 
 
-def _with_given(places: TopicPlaces, chosen: Numbers, wanted: Numbers) -> Numbers:
+def _with_given(places: PartitionNumbers, chosen: Numbers, wanted: Numbers) -> Numbers:
     """Return the given partition where there is one; raise if it does not exist."""
     is_given = wanted != NO_PARTITION
     wrong = wanted[is_given & ((wanted < 0) | (wanted >= places.count))]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.spark.errors import SparkError, WrongOption
-from ottla.spark.options import SCHEMA_TYPE, SERIALIZE, Given
+from ottla.spark.options import SCHEMA_TYPE, SERIALIZE, GivenOptions
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class SerializeOptions:
     schema_type: str
 
 
-def read_serialize_options(given: Given) -> SerializeOptions | None:
+def read_serialize_options(given: GivenOptions) -> SerializeOptions | None:
     """Return what the options of a write say about schemas; None if they say nothing."""
     if given.text("serialize") is None:
         for name in ("valueSchema", "schemaRegistryUrl", "schemaType"):

@@ -19,7 +19,7 @@ from ottla.spark.sink.writing import SinkOptions, Target, read_sink_options
 from ottla.spark.worker import TaskInfo, task_info
 
 if TYPE_CHECKING:
-    from ottla.spark.sink.writing import Written
+    from ottla.spark.sink.writing import TaskCommitMessage
 
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -32,7 +32,7 @@ class Writer:
         self._layout = layout
         self._writer_id = new_uuid().hex
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
         """Write the rows of one task."""
         from ottla.spark.sink.writing import write_at_least_once, write_exactly_once
 
@@ -60,13 +60,13 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
         """Commit a batch."""
         from ottla.spark.sink.committing import commit_batch
 
-        commit_batch(cast("Sequence[Written | None]", messages), self._options)
+        commit_batch(cast("Sequence[TaskCommitMessage | None]", messages), self._options)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         """Give a batch up."""
         from ottla.spark.sink.committing import abort_batch
 
-        abort_batch(cast("Sequence[Written | None]", messages), self._options)
+        abort_batch(cast("Sequence[TaskCommitMessage | None]", messages), self._options)
 
 
 class BatchWriter(Writer, DataSourceArrowWriter):
@@ -75,7 +75,8 @@ class BatchWriter(Writer, DataSourceArrowWriter):
     def _target(self, place: TaskInfo) -> Target:
         if place.query_id is not None and place.batch_id is not None:
             key = SinkKey(place.query_id, self._options.sink or self._layout.topic or "topics")
-            return Target(key, place.batch_id, _run(place), f"{place.execution}/{self._writer_id}")
+            writer = f"{place.execution}/{self._writer_id}"
+            return Target(key, place.batch_id, _run(place), writer, place.batch_plan)
         if place.is_of_stream:
             raise SparkError(
                 "this write of foreachBatch runs in a thread that does not know its query and batch, so it "
@@ -93,14 +94,14 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         """Commit the write, atomically."""
         from ottla.spark.sink.committing import commit_batch
 
-        commit_batch(cast("Sequence[Written | None]", messages), self._options)
+        commit_batch(cast("Sequence[TaskCommitMessage | None]", messages), self._options)
 
     def abort(self, messages: Messages) -> None:
         """Abort the write."""
         from ottla.spark.sink.committing import abort_batch
 
         if self._options.is_exactly_once:
-            abort_batch(cast("Sequence[Written | None]", messages), self._options, self._key)
+            abort_batch(cast("Sequence[TaskCommitMessage | None]", messages), self._options, self._key)
 
 
 def _run(place: TaskInfo) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from ottla.client.producer.options import ProducerOptions
 from ottla.common.clock import SystemClock
+from ottla.spark.checkpoint_lock import CHECKPOINT_OPTION, local_folder
 from ottla.spark.cluster_session import cluster_session
 from ottla.spark.errors import SparkError, WrongOption
 from ottla.spark.options import (
@@ -18,7 +20,7 @@ from ottla.spark.options import (
     INCLUDE_HEADERS,
     INCLUDE_TIMESTAMP,
     SINK,
-    Given,
+    GivenOptions,
 )
 from ottla.spark.sink import crash_points
 from ottla.spark.sink.decision_log import decision_log
@@ -47,11 +49,13 @@ class SinkOptions:
     with_headers: bool
     with_timestamp: bool
     serialize: SerializeOptions | None = None
+    checkpoint: Path | None = None
+    """The folder of the query's checkpoint, if it is in a mounted file system."""
 
 
 def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Return the options of a write; raise WrongOption for the first invalid one."""
-    given = Given(options, SINK)
+    given = GivenOptions(options, SINK)
     fixed = {}
     if "transaction.timeout.ms" not in given.client_values:
         fixed["transaction_timeout_ms"] = TRANSACTION_TIMEOUT_MS
@@ -66,7 +70,13 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
         with_headers=given.value(INCLUDE_HEADERS) is not False,
         with_timestamp=given.value(INCLUDE_TIMESTAMP),
         serialize=read_serialize_options(given),
+        checkpoint=_checkpoint(options),
     )
+
+
+def _checkpoint(options: Mapping[str, str]) -> Path | None:
+    found = [value for name, value in options.items() if name.lower() == CHECKPOINT_OPTION]
+    return local_folder(found[0]) if found else None
 
 
 # The batch that a task writes, and its message to the driver.
@@ -80,10 +90,11 @@ class Target:
     batch_id: int
     run_id: str
     writer_id: str
+    plan: str | None = None
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TaskCommitMessage(WriterCommitMessage):
     """The message of a task to the driver."""
 
     key: SinkKey | None
@@ -95,11 +106,13 @@ class Written(WriterCommitMessage):
     """Whether nothing was written, because the batch is already decided."""
     attempt: int = 0
     rows: int = 0
+    plan: str | None = None
+    """What the batch was planned to read, if the task knows."""
 
 
 def write_exactly_once(
     rows: Iterator[Any], target: Target, layout: Layout, options: SinkOptions, place: TaskInfo
-) -> Written:
+) -> TaskCommitMessage:
     """Write the rows of one task into a transaction, and prepare it."""
     freeze_modules()
     if place.speculates:
@@ -108,9 +121,11 @@ def write_exactly_once(
             "the same time. Set spark.speculation to false"
         )
     key, batch_id, run_id, writer_id = target.key, target.batch_id, target.run_id, target.writer_id
-    nothing = Written(key, batch_id, run_id, writer_id, None, attempt=place.attempt)
+    nothing = TaskCommitMessage(
+        key, batch_id, run_id, writer_id, None, attempt=place.attempt, plan=target.plan
+    )
     first = next((each for each in rows if each.num_rows), None)
-    session = cluster_session(options.producer, is_patient=True)
+    session = cluster_session(options.producer, waits_for_brokers=True)
     decisions = decision_log(session, options.producer)
 
     def has_been_decided() -> bool:
@@ -145,26 +160,26 @@ def write_exactly_once(
     return nothing
 
 
-def _drained(rows: Iterator[Any], nothing: Written) -> Written:
+def _drained(rows: Iterator[Any], nothing: TaskCommitMessage) -> TaskCommitMessage:
     """Read the remaining rows: Spark reuses a worker only if it has read to the end."""
     for _ in rows:
         pass
     return nothing
 
 
-def write_at_least_once(rows: Iterator[Any], layout: Layout, options: SinkOptions) -> Written:
+def write_at_least_once(rows: Iterator[Any], layout: Layout, options: SinkOptions) -> TaskCommitMessage:
     """Write the rows of one task, and wait for their delivery."""
     freeze_modules()
     first = next((each for each in rows if each.num_rows), None)
     if first is None:
-        return Written(None, -1, "", "", None)
-    producer = BatchProducer(cluster_session(options.producer, is_patient=True), options.producer)
+        return TaskCommitMessage(None, -1, "", "", None)
+    producer = BatchProducer(cluster_session(options.producer, waits_for_brokers=True), options.producer)
     try:
         count = _send_all(first, rows, producer, layout, options)
         producer.flush()
     finally:
         producer.close()
-    return Written(None, -1, "", "", None, rows=count)
+    return TaskCommitMessage(None, -1, "", "", None, rows=count)
 
 
 def _send_all(

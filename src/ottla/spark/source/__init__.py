@@ -11,4 +11,6 @@ Reading order:
     reading             a task: fetch in the background, convert to Arrow
     range_reader        fetch ranges of offsets
     columns, deserializing, schema_registry     from record batches to columns
+    json_values, json_times     from JSON to the columns of a schema
+    record_filter       the option `where`
 """

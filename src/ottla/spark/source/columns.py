@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ottla.client.arrow_batches import batches_to_arrow
 from ottla.spark.errors import WrongOption
-from ottla.spark.source.range_reader import Piece
+from ottla.spark.source.range_reader import FetchedBatches
 from ottla.spark.source.record_filter import ALL_RECORDS, RecordFilter
 
 # The columns of the source, as in Spark's Kafka source.
@@ -60,7 +60,7 @@ MAX_ROWS = 100_000
 
 
 def record_columns(
-    pieces: Sequence[Piece], columns: Sequence[str], record_filter: RecordFilter = ALL_RECORDS
+    pieces: Sequence[FetchedBatches], columns: Sequence[str], record_filter: RecordFilter = ALL_RECORDS
 ) -> Any:
     """Return the records of fetched pieces that match, as one Arrow record batch with these columns."""
     batches = [batch for piece in pieces for batch in piece.batches]
@@ -76,7 +76,7 @@ def record_columns(
     return rows if wanted is None else rows.filter(pa.array(wanted))
 
 
-def _column(name: str, records: Any, pieces: Sequence[Piece], counts: Sequence[int]) -> Any:
+def _column(name: str, records: Any, pieces: Sequence[FetchedBatches], counts: Sequence[int]) -> Any:
     if name == "topic":
         if len({piece.range.topic for piece in pieces}) == 1:
             return pa.repeat(pieces[0].range.topic, sum(counts))
@@ -100,7 +100,7 @@ def _matching(record_filter: RecordFilter, records: Any) -> Any | None:
     return record_filter.mask(np.asarray(records.column("offset")), np.asarray(times_ms))
 
 
-def _inside(pieces: Sequence[Piece], counts: Sequence[int], records: Any) -> Any | None:
+def _inside(pieces: Sequence[FetchedBatches], counts: Sequence[int], records: Any) -> Any | None:
     """Return which records lie in their range; None if all do."""
     is_whole = all(
         piece.batches[0][0].base_offset >= piece.position

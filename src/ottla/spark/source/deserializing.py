@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.spark.errors import SparkError, WrongOption
-from ottla.spark.options import BAD_RECORDS, DESERIALIZE, JSON, REGISTRY, Given
+from ottla.spark.options import BAD_RECORDS, DESERIALIZE, JSON, REGISTRY, GivenOptions
 from ottla.spark.source.json_times import Zone, find_zone
 from ottla.spark.source.json_values import parse_json
 from ottla.spark.source.schema_registry import latest_avro, registry_decoder
@@ -220,7 +220,7 @@ def _fitting(found: list[dict[str, Any]], errors: dict[int, str], wanted: Any) -
     return pa.RecordBatch.from_pylist(found, schema=wanted)
 
 
-def read_deserializer(given: Given) -> Deserializer:
+def read_deserializer(given: GivenOptions) -> Deserializer:
     """Return the deserializer of the options."""
     if given.text("deserialize") is None:
         for name in ("valueSchema", "schemaRegistryUrl", "badRecords", "timeZone"):
@@ -240,7 +240,7 @@ def read_deserializer(given: Given) -> Deserializer:
     return Deserializer(kind, types, keeps_bad, avro_schema, url, time_zone=_time_zone(given))
 
 
-def _time_zone(given: Given) -> str | None:
+def _time_zone(given: GivenOptions) -> str | None:
     name = given.text("timeZone")
     if name is not None:
         try:
@@ -250,7 +250,7 @@ def _time_zone(given: Given) -> str | None:
     return name
 
 
-def _types(kind: str, schema: str | None, url: str, given: Given) -> tuple[dict[str, str], Any]:
+def _types(kind: str, schema: str | None, url: str, given: GivenOptions) -> tuple[dict[str, str], Any]:
     if kind == JSON:
         if schema is None:
             raise WrongOption("valueSchema", "must name the columns of the JSON: id INT, name STRING")

@@ -25,7 +25,7 @@ from ottla.spark.options import (
     SOURCE,
     STARTING_TIMESTAMP,
     TIMESTAMP_STRATEGY,
-    Given,
+    GivenOptions,
 )
 from ottla.spark.source.offsets import parse_assignment, parse_positions
 from ottla.spark.source.range_reader import ReadSettings
@@ -111,7 +111,7 @@ class SourceOptions:
 
 def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
     """Return the options of a read; raise WrongOption for the first invalid one."""
-    given = Given(options, SOURCE)
+    given = GivenOptions(options, SOURCE)
     if is_stream:
         for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
             if given.text(name) is not None:
@@ -151,7 +151,7 @@ def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sourc
     )
 
 
-def _topics(given: Given) -> Topics:
+def _topics(given: GivenOptions) -> Topics:
     ways = [each for each in ("assign", "subscribe", "subscribePattern") if given.text(each) is not None]
     if len(ways) != 1:
         what = (
@@ -176,7 +176,7 @@ def _topics(given: Given) -> Topics:
     return Topics(pattern=text)
 
 
-def _bound(given: Given, which: str, default: int) -> Bound:
+def _bound(given: GivenOptions, which: str, default: int) -> Bound:
     """Return where to start or to end; of the three ways to say it, the most precise one is used."""
     by_time = STARTING_TIMESTAMP if which == "starting" else ENDING_TIMESTAMP
     if (time_ms := given.value(by_time)) is not None:

@@ -88,7 +88,7 @@ class ReadSettings:
     checks_crcs: bool = True
 
 
-class Piece(NamedTuple):
+class FetchedBatches(NamedTuple):
     """Consecutive batches of one range."""
 
     range: OffsetRange
@@ -123,10 +123,10 @@ class RangeReader:
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time()
         self._failures = 0
-        self._came: list[Piece] = []
+        self._came: list[FetchedBatches] = []
         """What was read and not yet returned; it is returned even if another leader dies meanwhile."""
 
-    async def next(self) -> list[Piece]:
+    async def next(self) -> list[FetchedBatches]:
         """Return the next batches, of any of the ranges; nothing if all have been read."""
         self._extend_deadline()
         while True:
@@ -226,7 +226,7 @@ class RangeReader:
         end = reading.range.end
         wanted = [each for each in visible if each[0].base_offset < end and each[0].record_count]
         if wanted:
-            self._came.append(Piece(reading.range, reading.position, wanted))
+            self._came.append(FetchedBatches(reading.range, reading.position, wanted))
         if batches[-1][0].next_offset > reading.position:
             reading.position = batches[-1][0].next_offset
             reading.waits = None

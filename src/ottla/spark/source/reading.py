@@ -11,7 +11,7 @@ from ottla.spark.source.columns import MAX_ROWS, record_columns
 from ottla.spark.source.deserializing import Deserializer
 from ottla.spark.source.options import SourceOptions
 from ottla.spark.source.planning import OffsetRange
-from ottla.spark.source.range_reader import Piece, RangeReader
+from ottla.spark.source.range_reader import FetchedBatches, RangeReader
 from ottla.spark.source.topic_watch import TopicWatch
 from ottla.spark.worker import freeze_modules
 
@@ -26,7 +26,7 @@ def read_ranges(
     freeze_modules()
     if not ranges:
         return
-    session = cluster_session(options.consumer, is_patient=True)
+    session = cluster_session(options.consumer, waits_for_brokers=True)
     needed = columns if deserializer is None else deserializer.needed
     for pieces in _fetched(session, ranges, options):
         rows = record_columns(pieces, needed, options.record_filter)
@@ -38,7 +38,7 @@ def read_ranges(
 
 def _fetched(
     session: ClusterSession, ranges: Sequence[OffsetRange], options: SourceOptions
-) -> Iterator[list[Piece]]:
+) -> Iterator[list[FetchedBatches]]:
     reader = session.run(_open(session, ranges, options))
     answer = session.begin(reader.next())
     try:
@@ -60,7 +60,7 @@ def until_now(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[Off
     live = [each for each in ranges if each.is_live]
     if not live:
         return list(ranges)
-    session = cluster_session(options.consumer, is_patient=True)
+    session = cluster_session(options.consumer, waits_for_brokers=True)
     watch = TopicWatch(session.cluster, options)
     ends = session.run(watch.ends([each.topic_partition for each in live]))
     return [

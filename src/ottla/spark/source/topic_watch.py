@@ -52,7 +52,7 @@ class TopicWatch:
         wanted = self._options.topics
         if wanted.pattern is not None:
             pattern = re.compile(wanted.pattern)
-            found = await self._cluster.retrying(lambda: self._cluster.refresh(None), patient=True)
+            found = await self._cluster.retrying(lambda: self._cluster.refresh(None), wait_for_brokers=True)
             self.topics = {
                 name: topic
                 for name, topic in found.items()
@@ -60,7 +60,7 @@ class TopicWatch:
             }
             return
         names = wanted.names or {each.topic for each in wanted.partitions}
-        self.topics = await self._cluster.retrying(lambda: self._existing(names), patient=True)
+        self.topics = await self._cluster.retrying(lambda: self._existing(names), wait_for_brokers=True)
 
     async def _existing(self, names: Collection[str]) -> dict[str, TopicInfo]:
         """Return the topics that exist; errors but that of an absent topic are raised, or retried."""
@@ -146,7 +146,7 @@ class TopicWatch:
             return {}
         level = self._options.isolation_level
         found = await self._cluster.retrying(
-            lambda: list_offsets(self._cluster, wanted, isolation_level=level), patient=True
+            lambda: list_offsets(self._cluster, wanted, isolation_level=level), wait_for_brokers=True
         )
         return {each: found[each].offset for each in wanted}
 

@@ -104,7 +104,7 @@ class HealthMonitor:
     async def _with_cluster(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
         addresses = tuple(Address(host_of(node_id), PORT) for node_id in self._cluster.nodes)
         options = ClientOptions(default_api_timeout_ms=8_000, socket_connection_setup_timeout_ms=1_000)
-        async with Cluster(addresses, options=options, is_patient=True) as connected:
+        async with Cluster(addresses, options=options, waits_for_brokers=True) as connected:
             return await work(connected)
 
     async def examine(self) -> Examination | None:

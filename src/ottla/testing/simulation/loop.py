@@ -45,7 +45,7 @@ MAX_TIME_S = 300.0
 CANCELLED_TIMERS = 200
 
 
-class Stuck(Exception):
+class Deadlock(Exception):
     """Nothing can happen any more, or there is no end."""
 
 
@@ -259,7 +259,7 @@ class SimLoop(asyncio.BaseEventLoop):
             heapq.heappop(timers)[2]._scheduled = False  # type: ignore[attr-defined]
         if not ready and not self._stopping:  # type: ignore[attr-defined]
             if not timers:
-                raise Stuck("every task waits, and no timer is set")
+                raise Deadlock("every task waits, and no timer is set")
             self.now = max(self.now, timers[0][0])
         while timers and timers[0][0] <= self.now:
             timer = heapq.heappop(timers)[2]
@@ -268,7 +268,7 @@ class SimLoop(asyncio.BaseEventLoop):
         count = len(ready)
         self.callbacks += count
         if self.callbacks > MAX_CALLBACKS or self.now > MAX_TIME_S:
-            raise Stuck(f"no end after {self.callbacks} callbacks, at {self.now:.3f} s")
+            raise Deadlock(f"no end after {self.callbacks} callbacks, at {self.now:.3f} s")
         for _ in range(count):
             handle = ready.popleft()
             if handle._cancelled:

@@ -18,7 +18,7 @@ from ottla.testing.simulation.cluster import SimCluster
 from ottla.testing.simulation.consumer import SimConsumer
 from ottla.testing.simulation.faults import FaultMaker
 from ottla.testing.simulation.group import GROUP, SimGroupMember, fetch_committed, find_coordinator
-from ottla.testing.simulation.loop import Stuck
+from ottla.testing.simulation.loop import Deadlock
 from ottla.testing.simulation.plan import Plan
 from ottla.testing.simulation.probe import Probe
 from ottla.testing.simulation.producer import SimProducer
@@ -74,7 +74,7 @@ def simulate(plan: Plan, log_level: int = logging.ERROR, course: type[Scenario] 
     violations = scenario.violations
     try:
         cluster.run(scenario.run())
-    except Stuck as error:
+    except Deadlock as error:
         violations.append(Violation("stuck", str(error)))
     violations += [Violation("unhandled-error", each) for each in cluster.loop.problems]
     return Outcome(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from kio.schema.create_partitions.v3 import CreatePartitionsRequest
 from kio.schema.create_partitions.v3.request import CreatePartitionsTopic
 from kio.schema.create_topics.v7 import CreateTopicsRequest
@@ -21,6 +24,8 @@ from kio.schema.metadata.v12 import MetadataRequest
 from kio.schema.metadata.v12.request import MetadataRequestTopic
 from tests.unit.api.conftest import AdminBench
 
+from ottla.api import dispatcher
+from ottla.api.describe_configs import RESOURCES_PER_PART
 from ottla.api.dispatcher import Dispatcher
 from ottla.api.support.client_quotas import ClientQuotas
 from ottla.api.support.context import RequestContext
@@ -197,6 +202,52 @@ async def test_a_client_that_uses_the_event_loop_too_much_is_throttled_for_a_win
     bench.services.quotas.spent(ctx, 60.0)
     response = await client.ask(describe_topic("none"), 4)
     assert throttle_ms(response) == 1_000
+
+
+async def test_the_time_of_a_request_counts_to_its_end(
+    bench: AdminBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most handlers do nothing before their first await."""
+    client = Client(bench, request_percentage=10)
+    seconds: list[float] = []
+    monkeypatch.setattr(bench.services.quotas, "spent", lambda _, each: seconds.append(each))
+    now = itertools.count()
+    monkeypatch.setattr(dispatcher, "perf_counter", lambda: float(next(now)))
+    request = DescribeConfigsRequest(
+        resources=tuple(describe_topic(f"t{number}").resources[0] for number in range(120))
+    )
+    assert len((await client.ask(request, 4)).results) == 120
+    assert len(seconds) > 120 / RESOURCES_PER_PART
+    assert set(seconds) == {1.0}
+
+
+async def test_a_timed_request_is_awaited_as_without_it() -> None:
+    loop = asyncio.get_running_loop()
+    seconds: list[float] = []
+
+    async def work(future: asyncio.Future[int]) -> int:
+        try:
+            return await future
+        except ValueError:
+            return -1
+
+    for outcome in (7, ValueError()):
+        future = loop.create_future()
+        task = asyncio.ensure_future(dispatcher.timed(work(future), seconds.append))
+        await asyncio.sleep(0)
+        if isinstance(outcome, int):
+            future.set_result(outcome)
+        else:
+            future.set_exception(outcome)
+        assert await task == (outcome if isinstance(outcome, int) else -1)
+    future = loop.create_future()
+    task = asyncio.ensure_future(dispatcher.timed(work(future), seconds.append))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert future.cancelled()
+    assert len(seconds) == 6
 
 
 def describe_topic(name: str) -> DescribeConfigsRequest:

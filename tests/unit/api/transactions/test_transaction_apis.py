@@ -103,7 +103,8 @@ async def test_partitions_are_added_all_or_none(bench: CoordinatorBench) -> None
         ErrorCode.operation_not_attempted,
         ErrorCode.unknown_topic_or_partition,
     ]
-    assert await add(bench, 0, 0, topic="__transaction_state") == [ErrorCode.invalid_topic_exception]
+    for topic in ("__transaction_state", "__consumer_offsets", "__audit"):
+        assert await add(bench, 0, 0, topic=topic) == [ErrorCode.topic_authorization_failed]
     assert (await bench.transactions.describe("t")).partitions == frozenset()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from ottla.protocol.errors import (
     TransactionAbortable,
 )
 from ottla.protocol.records.control import Marker
+from ottla.protocol.types import TopicName
 from ottla.replication.partition import Partition
 
 OK = ErrorCode.none
@@ -70,6 +72,18 @@ async def test_a_partition_that_was_not_added_takes_nothing(
     await client.add(0)
     assert await client.produce(0, 1, version=version) == [OK, code]
     assert partition(client, 1).high_watermark == 0
+
+
+async def test_a_topic_of_the_brokers_is_not_added_and_gets_no_marker(client: TransactionalClient) -> None:
+    await client.bench.create_topics("__audit")
+    request = client.request(0)
+    (orders,) = request.topic_data
+    audit = replace(orders, name=TopicName("__audit"))
+    response = await client.bench.ask(replace(request, topic_data=(orders, audit)), 12)
+    codes = {topic.name: topic.partition_responses[0].error_code for topic in response.responses}
+    assert codes == {"orders": OK, "__audit": ErrorCode.invalid_txn_state}
+    await client.end(commit=True, version=5)
+    assert client.bench.partitions.get("__audit", 0).high_watermark == 0
 
 
 async def test_from_version_twelve_on_producing_adds_the_partition(client: TransactionalClient) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.console.messages.making import TOPIC
 
+from ottla.common.clock import SystemClock
 from ottla.common.ids import TopicPartition
 from ottla.console.messages import search
-from ottla.console.messages.decoding import Beginning, MessageDecoder
+from ottla.console.messages.decoding import MessageDecoder, TruncatedBytes
 from ottla.console.messages.expression import everything, parse
 from ottla.console.messages.message import Message, Reading
+from ottla.console.messages.positions import Offsets
 from ottla.console.messages.reader import Chunk, records_of, shortened
 from ottla.console.messages.tail import SHOWN, TailUpdate
 from ottla.protocol.records.batch import iter_batches
@@ -58,7 +65,7 @@ def test_of_large_values_a_list_keeps_the_beginning() -> None:
     found = MessageDecoder().decode(records[0].value)
     assert (found.is_cut, found.size, len(found.text)) == (True, 1_000_000, 5_000)
     assert shortened(records[0], 10_000) is records[0]
-    assert not isinstance(shortened(records_of(chunk_of(1))[0], 10).value, Beginning)
+    assert not isinstance(shortened(records_of(chunk_of(1))[0], 10).value, TruncatedBytes)
 
 
 def test_an_update_has_the_newest_messages() -> None:
@@ -68,3 +75,75 @@ def test_an_update_has_the_newest_messages() -> None:
         update.add([Message(each, Reading(TOPIC)) for each in records[begin : begin + 45]])
     assert [each.record.offset for each in update.messages] == list(range(90 - SHOWN, 90))
     assert update.skipped == 3 + 90 - SHOWN
+
+
+Times = list[list[int]]
+"""The timestamps of the records of each partition; a negative one does not match."""
+
+
+def _reader(times: Times) -> Any:
+    """Return what reads a topic with these records, a few offsets at a time."""
+
+    async def read(
+        cluster: object, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]
+    ) -> AsyncIterator[Chunk]:
+        for index, begin in positions.items():
+            for at in range(begin, ends[index], 4):
+                end = min(at + 4, ends[index])
+                records = [
+                    Record(offset, abs(times[index][offset]), b"k", _value(times[index][offset]), ())
+                    for offset in range(at, end)
+                ]
+                batches = list(iter_batches(encode_batch(records, base_offset=at)))
+                yield Chunk(TopicPartition(TOPIC, index), batches, at, end, ends[index])
+
+    return read
+
+
+def _value(time: int) -> bytes:
+    return b"no" if time < 0 else b"x" * 200
+
+
+async def _pages_back(times: Times, limit: int) -> list[list[tuple[int, int]]]:
+    """Search from the newest back, page by page; return what each found."""
+    ranges = {index: (0, len(each)) for index, each in enumerate(times)}
+    before: Offsets = {index: end for index, (_, end) in ranges.items()}
+    pages = []
+    while before:
+        found: list[tuple[int, int]] = []
+        async for progress in search.search_back(
+            None,  # type: ignore[arg-type]
+            Reading(TOPIC), parse("value CONTAINS 'xxx'"), before, ranges, SystemClock(), limit=limit,
+        ):  # fmt: skip
+            found += [(each.record.partition, each.record.offset) for each in progress.hits]
+        assert progress.is_done
+        assert progress.found == len(found) <= limit
+        before = progress.cursor
+        pages.append(found)
+    return pages
+
+
+@given(st.lists(st.lists(st.integers(-50, 50), max_size=40), min_size=1, max_size=4), st.integers(1, 12))
+async def test_a_search_back_finds_each_match_once_the_newest_of_a_partition_first(
+    times: Times, limit: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "read", _reader(times))
+        patch.setattr(search, "FIRST_WINDOW", 6)
+        patch.setattr(search, "HELD_BYTES", 1_000)
+        found = [each for page in await _pages_back(times, limit) for each in page]
+    matching = {
+        (index, offset) for index, each in enumerate(times) for offset, time in enumerate(each) if time >= 0
+    }
+    assert len(found) == len(set(found))
+    assert set(found) == matching
+    for index in range(len(times)):
+        offsets = [offset for at, offset in found if at == index]
+        assert offsets == sorted(offsets, reverse=True)
+
+
+async def test_a_search_back_shows_the_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [[10, 30, 50], [20, 40, 60]]
+    monkeypatch.setattr(search, "read", _reader(times))
+    pages = await _pages_back(times, 4)
+    assert pages[:2] == [[(1, 2), (0, 2), (1, 1), (0, 1)], [(1, 0), (0, 0)]]

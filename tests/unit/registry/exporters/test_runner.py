@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client import ClientError
+from ottla.client import ClientError, group_membership
 from ottla.registry import election
 from ottla.registry.exporters.records import Exporter, ExporterState
 from ottla.registry.exporters.runner import ExporterRunner
@@ -58,7 +58,7 @@ def test_brokers_that_are_away_are_logged_once_and_only_if_there_are_exporters(
 def test_an_election_that_is_blocked_is_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(election, "PAUSE_S", 0)
+    monkeypatch.setattr(group_membership, "PAUSE_S", 0)
     calls = 0
 
     async def elect() -> None:
@@ -73,13 +73,11 @@ def test_an_election_that_is_blocked_is_logged_once(
 
         nothing: Any = None
         standing = election.Election(nothing, "http://127.0.0.1:8081")
-        monkeypatch.setattr(standing, "_connection", connect)
-        running = asyncio.create_task(standing._run())
-        await done.wait()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        monkeypatch.setattr(standing._group, "_connection", connect)
+        async with standing:
+            await done.wait()
 
     asyncio.run(elect())
     assert [each.getMessage() for each in caplog.records] == [
-        "the election failed, retrying: no broker answers"
+        "group schema-registry: cannot join, retrying: no broker answers"
     ]

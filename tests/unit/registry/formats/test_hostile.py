@@ -130,6 +130,45 @@ def test_defaults_of_recursive_unions_take_no_exponential_time() -> None:
     )
 
 
+def test_types_that_are_defined_again_and_again_are_refused() -> None:
+    big = {"type": "record", "name": "B", "fields": [{"name": f"f{n}", "type": "int"} for n in range(8_000)]}
+    user = {"type": "record", "name": "R", "fields": [{"name": "b", "type": "B"}]}
+    fields = [{"name": f"r{n}", "type": user} for n in range(5_000)]
+    record = {"type": "record", "name": "X", "fields": [{"name": "b", "type": big}, *fields]}
+    assert "again and again" in refused("AVRO", json.dumps(record))
+
+
+def test_unions_with_thousands_of_names_are_compared() -> None:
+    union = parse("AVRO", json.dumps([{"type": "fixed", "name": f"F{n}", "size": 1} for n in range(20_000)]))
+    assert check("BACKWARD", union, [parse("AVRO", union.canonical)]) == []
+
+
+def test_long_names_and_values_are_not_repeated_without_end() -> None:
+    def named(kind: str) -> str:
+        properties = {f"a{n}": {"type": kind} for n in range(300)}
+        return json.dumps({"properties": {"n" * 100_000: {"type": "object", "properties": properties}}})
+
+    found = check("FULL", parse("JSON", named("string")), [parse("JSON", named("integer"))])
+    assert 0 < sum(map(len, found)) < 2_000_000
+    refused("AVRO", json.dumps({"typ": "x" * 100_000}))
+    symbols = [f"S{n}" for n in range(20_000)]
+    refused("AVRO", json.dumps({"type": "enum", "name": "E", "symbols": symbols, "default": "T"}))
+
+
+@pytest.mark.parametrize("names", [["a", "a/b.proto"], ["中" * 200 + ".proto"]])
+def test_imports_that_cannot_be_files_are_refused(names: list[str]) -> None:
+    text = 'syntax="proto3";' + "".join(f'import "{name}";' for name in names)
+    assert "is no name that an import can have" in refused(
+        "PROTOBUF", text, dict.fromkeys(names, 'syntax="proto3";')
+    )
+
+
+def test_a_default_beyond_all_doubles_is_normalised() -> None:
+    field = {"name": "d", "type": "double", "default": 10**400}
+    parsed = parse("AVRO", json.dumps({"type": "record", "name": "X", "fields": [field]}))
+    assert '"default":"Infinity"' in parsed.normalized
+
+
 def test_reference_bombs_are_refused() -> None:
     assert "references" in refused("AVRO", '"int"', {f"r{n}": '"int"' for n in range(1_001)})
     assert "references" in refused("JSON", "{}", {f"r{n}": '"' + "x" * 1_000_000 + '"' for n in range(9)})

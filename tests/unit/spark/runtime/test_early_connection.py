@@ -127,3 +127,54 @@ def test_without_spark_the_process_starts_and_pyspark_says_why(python: Path, tmp
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "FileNotFoundError: [Errno 2] No such file or directory"
+
+
+@pytest.mark.parametrize("program", ["other", "pyspark.other"])
+def test_a_process_that_is_not_spark_s_worker_is_left_alone(
+    python: Path, tmp_path: Path, program: str
+) -> None:
+    """Programs that a worker starts inherit its environment; and pyspark 3 connects by another function."""
+    folder = tmp_path / "before"
+    (folder / "pyspark").mkdir(parents=True)
+    (folder / "other.py").write_text("")
+    (folder / "pyspark" / "__init__.py").write_text("")
+    (folder / "pyspark" / "util.py").write_text("")
+    (folder / "pyspark" / "other.py").write_text("import pyspark.util")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "jvm"))
+        listener.listen(1)
+        listener.setblocking(False)
+        environment = {"PYTHON_WORKER_FACTORY_SOCK_PATH": str(tmp_path / "jvm"), "PYTHONPATH": str(folder)}
+        done = subprocess.run(
+            [python, "-m", program], env=environment, capture_output=True, text=True, timeout=WITHIN_S
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+def test_other_users_of_the_finders_are_not_disturbed(python: Path, tmp_path: Path) -> None:
+    """A `sitecustomize` runs between our connection and the import of pyspark."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib, importlib.metadata as metadata, sys\n"
+        "assert 'EarlyConnection' in type(sys.meta_path[0]).__name__\n"
+        "importlib.invalidate_caches()\n"
+        "assert not [each for each in metadata.distributions() if each.metadata['Name'] == 'nothing']\n"
+    )
+    (tmp_path / "open").write_text("open")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "jvm"))
+        listener.listen(1)
+        environment = {
+            "PYTHON_WORKER_FACTORY_SOCK_PATH": str(tmp_path / "jvm"),
+            "PYTHONPATH": str(tmp_path),
+            "GATE": str(tmp_path / "open"),
+        }
+        done = subprocess.run(
+            [python, "-m", "pyspark.runner"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_S,
+        )
+        assert (done.returncode, done.stderr) == (0, "")

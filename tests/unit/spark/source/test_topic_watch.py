@@ -31,12 +31,12 @@ class FakeCluster:
         (name,) = names
         return {name: self.answers.pop(0)}
 
-    async def retrying(self, attempt: Callable[[], Awaitable[Any]], *, patient: bool) -> Any:
+    async def retrying(self, attempt: Callable[[], Awaitable[Any]], *, wait_for_brokers: bool) -> Any:
         while True:
             try:
                 return await attempt()
             except LeaderNotAvailable:
-                assert patient
+                assert wait_for_brokers
 
 
 def watch(*answers: TopicInfo | KafkaError) -> TopicWatch:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ottla.common.ids import new_uuid
-from ottla.testing.simulation.loop import SimLoop, SimProcess, Stuck
+from ottla.testing.simulation.loop import Deadlock, SimLoop, SimProcess
 
 
 def test_five_minutes_pass_at_once() -> None:
@@ -19,7 +19,7 @@ def test_five_minutes_pass_at_once() -> None:
 
 def test_a_loop_in_which_nothing_can_happen_says_so() -> None:
     loop = SimLoop(1)
-    with pytest.raises(Stuck):
+    with pytest.raises(Deadlock):
         loop.run(asyncio.Event().wait())
     loop.close()
 

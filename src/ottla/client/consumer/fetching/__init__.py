@@ -9,5 +9,5 @@ Reading order:
     read_committed    leaves out the batches of aborted transactions
     record            records as applications see them, decoded by the deserializers
     collector         takes records from the partitions in turn
-    arrow             the same as a pyarrow table
+    arrow, rows       the same as a pyarrow table, or as what the caller makes of each record
 """

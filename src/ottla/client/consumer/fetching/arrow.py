@@ -11,7 +11,7 @@ import pyarrow as pa
 from ottla.client.arrow_batches import (
     RECORD_SCHEMA,
     RECORD_SCHEMA_WITH_HEADERS,
-    TooMuchAtOnce,
+    ArrayTooLarge,
     batches_to_arrow,
 )
 from ottla.client.consumer.fetching.partition_state import Chunk, PartitionState
@@ -80,7 +80,7 @@ def _tables(group: Sequence[Taken], with_headers: bool) -> list[Any]:
     """Return some partitions as record batches: one, unless they expand to more than that can hold."""
     try:
         return [_table(group, with_headers)]
-    except TooMuchAtOnce:
+    except ArrayTooLarge:
         return [part for half in _halves(group) for part in _tables(half, with_headers)]
 
 

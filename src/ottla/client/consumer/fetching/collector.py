@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ottla.client.consumer.assignment import Assignment
-from ottla.client.consumer.fetching.partition_state import Chunk, Need, PartitionState
+from ottla.client.consumer.fetching.partition_state import Chunk, PartitionState, PendingLookup
 from ottla.client.consumer.fetching.read_committed import visible_batches
 from ottla.client.consumer.fetching.record import Batch, ConsumerRecord, Decoder, DeserializationFailed
 from ottla.common.ids import TopicPartition
@@ -196,7 +196,7 @@ class Collector:
         state.drop_fetched()
         self._on_taken(True)
         if isinstance(error, OffsetOutOfRange) and self._resets:
-            state.require(Need.RESET)
+            state.require(PendingLookup.RESET)
             return
         raise error
 

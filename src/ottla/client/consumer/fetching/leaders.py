@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.client.cluster import TRANSIENT, Cluster
 from ottla.client.consumer.assignment import Assignment
-from ottla.client.consumer.fetching.partition_state import UNKNOWN, Need, PartitionState
+from ottla.client.consumer.fetching.partition_state import UNKNOWN, PartitionState, PendingLookup
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.client.offsets import EARLIEST
 from ottla.protocol.errors import KafkaError, OffsetOutOfRange, UnknownTopicOrPartition
@@ -124,7 +124,7 @@ class Leaders:
         with self._assignment.lock:
             state.seen_epoch = UNKNOWN
             if self._resets:
-                state.require(Need.RESET, EARLIEST)
+                state.require(PendingLookup.RESET, EARLIEST)
                 self._on_need()
             else:
                 state.drop_fetched()
@@ -139,7 +139,7 @@ class Leaders:
         if before == UNKNOWN or state.epoch == UNKNOWN or info.leader_epoch < before:
             return True
         with self._assignment.lock:
-            state.require(Need.VALIDATION)
+            state.require(PendingLookup.VALIDATION)
         self._on_need()
         return False
 

@@ -24,7 +24,7 @@ from ottla.common.ids import TopicPartition
 UNKNOWN = -1
 
 
-class Need(Enum):
+class PendingLookup(Enum):
     """What must be looked up before a partition can be fetched."""
 
     NOTHING = auto()
@@ -51,7 +51,7 @@ class PartitionState:
     """One partition; see the module docstring."""
 
     partition: TopicPartition
-    need: Need = Need.COMMITTED
+    need: PendingLookup = PendingLookup.COMMITTED
     reset_to: int | None = None
     """The time to reset to, or one of the special ones; None: as `auto_offset_reset` says."""
     _position: int = UNKNOWN
@@ -98,7 +98,7 @@ class PartitionState:
     @property
     def can_fetch(self) -> bool:
         """Whether the position is known, and the partition is neither paused nor full."""
-        return self.need is Need.NOTHING and not self.is_paused and not self.has_failed
+        return self.need is PendingLookup.NOTHING and not self.is_paused and not self.has_failed
 
     @property
     def has_failed(self) -> bool:
@@ -114,11 +114,11 @@ class PartitionState:
         """Continue at an offset; with an epoch, validate it first."""
         self.ready, self.ready_at = [], 0
         self.position, self.epoch = offset, epoch
-        self.need = Need.NOTHING if epoch < 0 else Need.VALIDATION
+        self.need = PendingLookup.NOTHING if epoch < 0 else PendingLookup.VALIDATION
         self.reset_to = None
         self.drop_fetched()
 
-    def require(self, need: Need, reset_to: int | None = None) -> None:
+    def require(self, need: PendingLookup, reset_to: int | None = None) -> None:
         """Stop fetching until something has been looked up."""
         self.need, self.reset_to = need, reset_to
         self.drop_fetched()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from ottla.client.cluster import Cluster, is_retriable
 from ottla.client.consumer.assignment import Assignment
 from ottla.client.consumer.fetching.leaders import PASSING, Leaders
-from ottla.client.consumer.fetching.partition_state import Need, PartitionState
+from ottla.client.consumer.fetching.partition_state import PartitionState, PendingLookup
 from ottla.client.consumer.options import ConsumerOptions, duration_ms
 from ottla.client.consumer.waiting import wait_for
 from ottla.client.errors import ClientClosed, ClientError
@@ -98,21 +98,23 @@ class Positions:
 
     async def _look(self) -> float | None:
         now = self._loop.time()
-        open_ones = [s for s in self._assignment if s.need is not Need.NOTHING and not s.has_failed]
+        open_ones = [s for s in self._assignment if s.need is not PendingLookup.NOTHING and not s.has_failed]
         due = [state for state in open_ones if state.retry_at <= now]
         if due:
             by_need = defaultdict(list)
             for state in due:
                 by_need[state.need].append(state)
             for need, find in (
-                (Need.COMMITTED, self._find_committed),
-                (Need.VALIDATION, self._validate),
-                (Need.RESET, self._reset),
+                (PendingLookup.COMMITTED, self._find_committed),
+                (PendingLookup.VALIDATION, self._validate),
+                (PendingLookup.RESET, self._reset),
             ):
                 if by_need[need]:
                     await self._try(find, by_need[need])
             self._on_found()
-            open_ones = [s for s in self._assignment if s.need is not Need.NOTHING and not s.has_failed]
+            open_ones = [
+                s for s in self._assignment if s.need is not PendingLookup.NOTHING and not s.has_failed
+            ]
         self._found.set()
         self._found = asyncio.Event()
         if not open_ones:
@@ -147,11 +149,11 @@ class Positions:
             found = await self._commits.fetch([state.partition for state in states])
         with self._assignment.lock:
             for state in states:
-                if state.version != versions[state] or state.need is not Need.COMMITTED:
+                if state.version != versions[state] or state.need is not PendingLookup.COMMITTED:
                     continue  # the application has called seek meanwhile
                 committed = found.get(state.partition)
                 if committed is None:
-                    state.require(Need.RESET)
+                    state.require(PendingLookup.RESET)
                 else:
                     state.seek(committed.offset, committed.leader_epoch)
         self.wake()
@@ -191,7 +193,7 @@ class Positions:
         )
         for state in led:
             answer = found.get(state.partition)
-            if answer is None or state.version != wanted[state][1] or state.need is not Need.RESET:
+            if answer is None or state.version != wanted[state][1] or state.need is not PendingLookup.RESET:
                 continue
             if isinstance(answer, KafkaError):
                 self._refused(state, answer)
@@ -218,7 +220,11 @@ class Positions:
             found = {state.partition: EpochEnd(state.epoch, state.position) for state in led}
         for state in led:
             answer = found.get(state.partition)
-            if answer is None or state.version != versions[state] or state.need is not Need.VALIDATION:
+            if (
+                answer is None
+                or state.version != versions[state]
+                or state.need is not PendingLookup.VALIDATION
+            ):
                 continue
             if isinstance(answer, KafkaError):
                 self._refused(state, answer)
@@ -230,17 +236,17 @@ class Positions:
         with self._assignment.lock:
             state.failures = 0
             if end.is_known and end.end_offset >= state.position:
-                state.need = Need.NOTHING
+                state.need = PendingLookup.NOTHING
                 return
             diverges_at = end.end_offset if end.is_known else None
             truncated = LogTruncated(state.partition, state.position, diverges_at)
             if self._options.auto_offset_reset == "none":
-                state.need = Need.NOTHING
+                state.need = PendingLookup.NOTHING
                 state.drop_fetched()
                 state.fail(truncated)
             elif diverges_at is None:
                 log.warning("%s; resetting as auto_offset_reset says", truncated)
-                state.require(Need.RESET)
+                state.require(PendingLookup.RESET)
                 self.wake()
             else:
                 log.warning("%s; continuing from there", truncated)

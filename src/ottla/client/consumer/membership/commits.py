@@ -126,7 +126,7 @@ class Commits:
         return await self._cluster.retrying(
             attempt,
             also=RETRIABLE,
-            patient=True,
+            wait_for_brokers=True,
             timeout_ms=self._options.default_api_timeout_ms if timeout_ms is None else timeout_ms,
             what=f"the coordinator of group {group_id} did not answer",
         )

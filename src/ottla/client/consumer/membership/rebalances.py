@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ottla.client.consumer.assignment import Assignment
-from ottla.client.consumer.fetching.partition_state import Need
+from ottla.client.consumer.fetching.partition_state import PendingLookup
 from ottla.client.consumer.membership.listener import Caller, RebalanceListener, WrongUse
 from ottla.client.errors import ClientClosed, ClientError
 from ottla.common.ids import TopicPartition
@@ -159,7 +159,7 @@ class Rebalances:
                 await self.revoke_now(revoked)
             if holds():
                 added = frozenset(assigned) - self.owned
-                self._assignment.replace(assigned, Need.COMMITTED)
+                self._assignment.replace(assigned, PendingLookup.COMMITTED)
                 self._on_change()
                 if self.listener is not None:
                     await self._call(self.listener.on_partitions_assigned, added)
@@ -199,5 +199,5 @@ class Rebalances:
         self._on_error(error, is_fatal)
 
     def _drop(self, partitions: Partitions) -> None:
-        self._assignment.replace(self.owned - frozenset(partitions), Need.COMMITTED)
+        self._assignment.replace(self.owned - frozenset(partitions), PendingLookup.COMMITTED)
         self._on_change()

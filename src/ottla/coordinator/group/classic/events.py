@@ -10,7 +10,14 @@ from ottla.coordinator.group.classic import join, members, rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, State
 from ottla.coordinator.group.classic.update import GroupUpdate
 from ottla.coordinator.group.records import Record
-from ottla.coordinator.group.requests import Joined, JoinRequest, Leaver, Left, Synced, SyncRequest
+from ottla.coordinator.group.requests import (
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+)
 from ottla.protocol.errors import IllegalGeneration, KafkaError, RebalanceInProgress
 
 
@@ -24,13 +31,13 @@ class ClassicGroupEvents:
         self._now_ms = now_ms
         self._config = config
 
-    def join(self, token: int, request: JoinRequest) -> Step[Joined]:
+    def join(self, token: int, request: JoinRequest) -> Step[JoinResult]:
         """Let a member into the next generation; the reply comes when all members have joined."""
         update = GroupUpdate(self._group, self._now_ms, self._config)
         join.join(update, token, request)
         return update.step()
 
-    def sync(self, token: int, request: SyncRequest) -> Step[Synced]:
+    def sync(self, token: int, request: SyncRequest) -> Step[SyncResult]:
         """Return a member's assignment; the reply comes when the leader has sent it."""
         update = GroupUpdate(self._group, self._now_ms, self._config)
         members.sync(update, token, request)
@@ -50,7 +57,7 @@ class ClassicGroupEvents:
         timer = group.session_timer(member, self._now_ms)
         return Step(replies=(Reply(token, response),), timers=(timer,))
 
-    def leave(self, token: int, leavers: tuple[Leaver, ...]) -> Step[Left]:
+    def leave(self, token: int, leavers: tuple[LeavingMember, ...]) -> Step[LeaveResult]:
         """Remove members."""
         update = GroupUpdate(self._group, self._now_ms, self._config)
         members.leave(update, token, leavers)
@@ -81,7 +88,7 @@ def join_new_group(
     token: int,
     request: JoinRequest,
     tombstones: tuple[Record, ...] = (),
-) -> Step[Joined]:
+) -> Step[JoinResult]:
     """Create a group by its first member; `tombstones` delete the empty group of the other protocol."""
     update = GroupUpdate.of_new_group(request.group_id, now_ms, config)
     update.records[:0] = tombstones

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ottla.coordinator.group.classic.group import ClassicGroup, Member, State
 from ottla.coordinator.group.classic.rebalance import prepare_or_complete, remove_member
 from ottla.coordinator.group.classic.update import GroupUpdate
-from ottla.coordinator.group.requests import Leaver, Synced, SyncRequest
+from ottla.coordinator.group.requests import LeavingMember, SyncRequest, SyncResult
 from ottla.protocol.errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
@@ -65,11 +65,11 @@ def _assign(update: GroupUpdate, assignments: dict[str, bytes]) -> None:
         update.set_session_timer(each)
 
 
-def _synced(group: ClassicGroup, member: Member) -> Synced:
-    return Synced(group.protocol_type, group.protocol_name, member.assignment)
+def _synced(group: ClassicGroup, member: Member) -> SyncResult:
+    return SyncResult(group.protocol_type, group.protocol_name, member.assignment)
 
 
-def leave(update: GroupUpdate, token: int, leavers: tuple[Leaver, ...]) -> None:
+def leave(update: GroupUpdate, token: int, leavers: tuple[LeavingMember, ...]) -> None:
     """Remove members that leave, or that an administrator removes."""
     group = update.group
     results: list[KafkaError | None] = []
@@ -90,7 +90,7 @@ def leave(update: GroupUpdate, token: int, leavers: tuple[Leaver, ...]) -> None:
     _rebalance_without(update, has_lost_member)
 
 
-def _find(group: ClassicGroup, leaver: Leaver) -> Member:
+def _find(group: ClassicGroup, leaver: LeavingMember) -> Member:
     if leaver.member_id:
         return group.check_member(leaver.member_id, leaver.instance_id)
     member_id = group.instances.get(leaver.instance_id or "")

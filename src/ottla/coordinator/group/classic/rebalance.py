@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ottla.coordinator.group.classic.group import ClassicGroup, InitialDelay, Member, State
 from ottla.coordinator.group.classic.update import GroupUpdate
-from ottla.coordinator.group.requests import Joined
+from ottla.coordinator.group.requests import JoinResult
 from ottla.protocol.errors import RebalanceInProgress, UnknownMemberId
 
 
@@ -94,9 +94,9 @@ def remove_member(update: GroupUpdate, member: Member) -> None:
     update.cancel_session_timer(member.member_id)
 
 
-def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> Joined:
+def joined(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinResult:
     """Return what a member learns about the generation that it is in."""
-    return Joined(
+    return JoinResult(
         member_id,
         group.generation_id,
         group.protocol_type,

@@ -1,6 +1,6 @@
 """Events of the consumer protocol, as functions of the machine.
 
-`groups.call(group_id, events.beat, request)` runs one.
+`groups.call(group_id, events.consumer_group_heartbeat, request)` runs one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Machine(Protocol):
     groups: dict[str, Group]
 
 
-def beat(machine: Machine, now_ms: int, token: int, request: HeartbeatRequest) -> Step[Heartbeat]:
+def consumer_group_heartbeat(
+    machine: Machine, now_ms: int, token: int, request: HeartbeatRequest
+) -> Step[Heartbeat]:
     """Handle a ConsumerGroupHeartbeat; the reply is a `Heartbeat`."""
     check_heartbeat(request, machine.config.group_consumer_assignors)
     update = _update_for(machine, now_ms, request)

@@ -1,1 +1,1 @@
-"""Avro schemas: model, parser, writer and compatibility. Begin with `model`, then `parser`."""
+"""Avro schemas. Reading order: `model`, `parser`, `defaults`, `writer`, `compatibility`, `schema`."""

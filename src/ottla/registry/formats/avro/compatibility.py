@@ -15,6 +15,7 @@ A pair of types that is being compared further up counts as compatible, which en
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass
 
@@ -74,10 +75,15 @@ def incompatibilities(reader: AvroType, writer: AvroType) -> Found:
     return run(_Comparison().start, root)
 
 
+_Index = defaultdict[tuple[str, str], list[int]]
+"""The branches of a union by kind and by name or alias; by the empty name, those that are not of the kind."""
+
+
 class _Comparison:
     def __init__(self) -> None:
         self._results: dict[tuple[int, int], Found | None] = {}  # None: being compared
         self._budget = Budget()
+        self._by_name: dict[int, _Index] = {}
 
     def start(self, pair: Pair) -> Found | Steps:
         """Return what is known of a pair, or the steps that compare it."""
@@ -128,9 +134,7 @@ class _Comparison:
                 found += yield reader, branch, (*path, str(index))
             return tuple(found)
         if reader.kind == "union":
-            for branch in reader.branches:
-                if branch.kind == writer.kind and branch.kind in NAMED and _names(branch, writer, path):
-                    continue  # another name: it cannot fit, whatever is in it
+            for branch in self._branches_for(reader, writer):
                 if not (yield branch, writer, ("",)):
                     return ()
             return (_missing_branch(writer, path),)
@@ -138,6 +142,24 @@ class _Comparison:
             return ()
         info = f"reader type: {reader.kind.upper()} not compatible with writer type: {writer.kind.upper()}"
         return (_incompatibility("TYPE_MISMATCH", path, info),)
+
+    def _branches_for(self, union: AvroType, writer: AvroType) -> list[AvroType]:
+        """Return the branches to compare with a type: those of its kind only if they have its name."""
+        if writer.kind not in NAMED:
+            return union.branches
+        index = self._by_name.get(id(union))
+        if index is None:
+            index = self._by_name[id(union)] = _index(union)
+        found = {
+            *index[writer.kind, ""],
+            *index[writer.kind, writer.name],
+            *index[writer.kind, writer.full_name],
+        }
+        return [
+            union.branches[number]
+            for number in sorted(found)
+            if union.branches[number].kind != writer.kind or _has_name_of(union.branches[number], writer)
+        ]
 
     def _fields(self, reader: AvroType, writer: AvroType, path: Path) -> Steps:
         found: list[Incompatibility] = []
@@ -167,8 +189,23 @@ def _writer_field(each: Field, by_name: dict[str, Field], writer: AvroType) -> F
     return by_name[names[0]] if names else None
 
 
+def _index(union: AvroType) -> _Index:
+    found: _Index = defaultdict(list)
+    for number, each in enumerate(union.branches):
+        for kind in NAMED - {each.kind}:
+            found[kind, ""].append(number)
+        if each.kind in NAMED:
+            for name in {each.name, *each.aliases}:
+                found[each.kind, name].append(number)
+    return found
+
+
+def _has_name_of(reader: AvroType, writer: AvroType) -> bool:
+    return reader.name == writer.name or writer.full_name in reader.aliases
+
+
 def _names(reader: AvroType, writer: AvroType, path: Path) -> Found:
-    if reader.name == writer.name or writer.full_name in reader.aliases:
+    if _has_name_of(reader, writer):
         return ()
     return (_incompatibility("NAME_MISMATCH", (*path, "name"), f"expected: {writer.full_name}"),)
 

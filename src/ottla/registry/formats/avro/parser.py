@@ -12,7 +12,7 @@ from ottla.registry.formats.avro.defaults import valid_default
 from ottla.registry.formats.avro.model import PRIMITIVES, AvroType, Field
 from ottla.registry.formats.avro.writer import canonical_text
 from ottla.registry.formats.json_text import Json, read_json, write_json
-from ottla.registry.formats.limits import MAX_DEPTH, InvalidSchema
+from ottla.registry.formats.limits import MAX_DEPTH, MAX_REPEATED_CHARS, InvalidSchema
 
 _STRICT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESERVED = frozenset(
@@ -33,6 +33,7 @@ class AvroParser:
         self._depth = 0
         self._users: list[AvroType] = []  # types that may hold a placeholder
         self._defaults: list[Field] = []
+        self._repeated_chars = 0
 
     def parse(self, text: str) -> AvroType:
         """Parse one text; the names in it are known to the texts that follow."""
@@ -141,7 +142,13 @@ class AvroParser:
         earlier = self._names.setdefault(node.full_name, node)
         if earlier is node:
             return node
-        if node.full_name in self._open or canonical_text(earlier) != canonical_text(node):
+        if node.full_name in self._open:
+            raise InvalidSchema(f"Can't redefine: {node.full_name}")
+        again = canonical_text(node)
+        self._repeated_chars += len(again)
+        if self._repeated_chars > MAX_REPEATED_CHARS:
+            raise InvalidSchema("types are defined again and again")
+        if canonical_text(earlier) != again:
             raise InvalidSchema(f"Can't redefine: {node.full_name}")
         return earlier
 

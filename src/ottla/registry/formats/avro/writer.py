@@ -137,7 +137,10 @@ def _qualified(full_name: str, namespace: str | None) -> str:
 def _typed(value: Json, node: AvroType) -> Json:
     """Return a default with its numbers as the type has them: a float's 1 is 1.0."""
     if node.kind in ("float", "double") and _is_int(value):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            return float("inf") if value > 0 else float("-inf")
     if node.kind == "union":
         branch = next((each for each in node.branches if valid_default(each, value)), None)
         return _typed(value, branch) if branch is not None else value

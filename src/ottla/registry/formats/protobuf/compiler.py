@@ -51,8 +51,13 @@ def compile_descriptors(text: str, imports: Mapping[str, str]) -> bytes:
             if not is_safe_name(name):
                 raise InvalidSchema(f"'{name[:100]}' is no name that an import can have")
             file = Path(folder, name)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(content, encoding="utf-8")
+            try:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(content, encoding="utf-8")
+            except OSError as error:  # too long, or both a file and a folder
+                raise InvalidSchema(
+                    f"'{name[:100]}' is no name that an import can have: {error.strerror}"
+                ) from None
         try:
             generated = get_protos(main.encode(), [folder.encode()])
         except OSError as error:

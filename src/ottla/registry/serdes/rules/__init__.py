@@ -4,6 +4,7 @@ engine         which rules run when, and what happens after them
 expressions    CEL and JSONata
 fields         the fields of a record, with their tags, for rules about fields
 field_walks    how fields are found in Avro, JSON and Protobuf data
+encryption     fields and payloads, encrypted
 dead_letters   records that a rule refused, sent to a topic
 """
 

@@ -59,7 +59,7 @@ class Attempt:
         return made
 
 
-class Ledger:
+class TransactionHistory:
     """All transactions of a simulation, and the stable offsets that were seen meanwhile."""
 
     def __init__(self, now: Callable[[], float]) -> None:

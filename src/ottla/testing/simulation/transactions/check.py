@@ -27,7 +27,7 @@ from ottla.protocol.records.records import decode_records
 from ottla.testing.checker import MAX_PER_KIND, Violation
 from ottla.testing.history import Read
 from ottla.testing.replica_check import Replica
-from ottla.testing.simulation.transactions.attempts import Attempt, Ledger, TransactionOutcome
+from ottla.testing.simulation.transactions.attempts import Attempt, TransactionHistory, TransactionOutcome
 
 # Transactions on the disks of stopped brokers: what is committed in a log, and what its indexes say.
 
@@ -77,7 +77,7 @@ def check_aborted_index(disk: Disk, directory: str, replica: Replica) -> Iterato
 Logs = Mapping[TopicPartition, Sequence[Read]]
 
 
-def check_transactions(ledger: Ledger, logs: Logs, offsets: Mapping[str, int]) -> list[Violation]:
+def check_transactions(ledger: TransactionHistory, logs: Logs, offsets: Mapping[str, int]) -> list[Violation]:
     """Return what is wrong: `logs` is what is readable in the end, `offsets` what groups have then."""
     there = {place: {value for _, value in records} for place, records in logs.items()}
     found = [violation for each in ledger.attempts for violation in _check_attempt(each, there)]
@@ -113,7 +113,7 @@ def _check_attempt(attempt: Attempt, there: Mapping[TopicPartition, set[bytes]])
         yield Violation("torn-transaction", f"{what}: {missing[:3]} of {len(sent)} are missing")
 
 
-def _check_values(ledger: Ledger, logs: Logs) -> Iterator[Violation]:
+def _check_values(ledger: TransactionHistory, logs: Logs) -> Iterator[Violation]:
     for place, records in logs.items():
         seen: set[bytes] = set()
         last: dict[str, tuple[int, int]] = {}
@@ -133,7 +133,7 @@ def _check_values(ledger: Ledger, logs: Logs) -> Iterator[Violation]:
 
 
 def _check_offsets(
-    ledger: Ledger, there: Mapping[TopicPartition, set[bytes]], offsets: Mapping[str, int]
+    ledger: TransactionHistory, there: Mapping[TopicPartition, set[bytes]], offsets: Mapping[str, int]
 ) -> Iterator[Violation]:
     """A group's offset is that of the last transaction that has one and is there."""
     expected: dict[str, int] = {}

@@ -18,7 +18,7 @@ from kio.schema.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.testing.simulation.client import SimClient
-from ottla.testing.simulation.transactions.attempts import Attempt, Ledger
+from ottla.testing.simulation.transactions.attempts import Attempt, TransactionHistory
 from ottla.testing.simulation.transactions.calls import UNANSWERED, TransactionCalls
 
 THINK_S = (0.0, 0.15)
@@ -52,7 +52,7 @@ class SimTransactional:
     def __init__(
         self,
         calls: TransactionCalls,
-        ledger: Ledger,
+        ledger: TransactionHistory,
         transactional_id: str,
         places: Sequence[TopicPartition],
         timeout_ms: int,

@@ -20,7 +20,7 @@ from ottla.protocol.types import GroupId, TopicName, i32
 from ottla.testing.checker import Violation
 from ottla.testing.history import Read
 from ottla.testing.simulation.client import SimClient
-from ottla.testing.simulation.transactions.attempts import SOURCE, Ledger
+from ottla.testing.simulation.transactions.attempts import SOURCE, TransactionHistory
 from ottla.testing.simulation.transactions.calls import GROUP, TransactionCalls
 
 READ_COMMITTED = 1
@@ -133,7 +133,7 @@ async def fetch_offset(calls: TransactionCalls, group: str) -> int | None:
 class OffsetWatcher:
     """Asks for the stable offsets of groups, again and again."""
 
-    def __init__(self, client: SimClient, ledger: Ledger, groups: Sequence[str]) -> None:
+    def __init__(self, client: SimClient, ledger: TransactionHistory, groups: Sequence[str]) -> None:
         self.is_stopping = False
         self.client = client
         self._ledger = ledger

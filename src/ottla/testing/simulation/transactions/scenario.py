@@ -22,7 +22,7 @@ from ottla.testing.simulation.cluster import SimCluster
 from ottla.testing.simulation.operator import SimOperator
 from ottla.testing.simulation.plan import Plan
 from ottla.testing.simulation.scenario import HEALED_WITHIN_S, TOPIC, Scenario
-from ottla.testing.simulation.transactions.attempts import Ledger, TransactionOutcome
+from ottla.testing.simulation.transactions.attempts import TransactionHistory, TransactionOutcome
 from ottla.testing.simulation.transactions.calls import TransactionCalls
 from ottla.testing.simulation.transactions.check import (
     check_aborted_index,
@@ -50,7 +50,7 @@ class TransactionScenario(Scenario):
 
     def __init__(self, plan: Plan, cluster: SimCluster) -> None:
         super().__init__(plan, cluster)
-        self.ledger = Ledger(cluster.loop.time)
+        self.ledger = TransactionHistory(cluster.loop.time)
         self.clients: list[SimTransactional] = []
         self.zombies: list[SimTransactional] = []
         self.readers: list[CommittedReader] = []

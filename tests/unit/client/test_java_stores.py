@@ -12,7 +12,8 @@ import pytest
 
 from ottla.client.client_options import ClientOptions
 from ottla.common.config.declaration import ConfigError
-from ottla.wire.key_stores import Store, load_key_pair
+from ottla.common.tls import TlsSettings, server_context
+from ottla.common.tls_stores import StoreSettings, read_authorities, read_key_pair
 from ottla.wire.sasl import Scram
 
 STORES = Path(__file__).parent / "stores"
@@ -56,18 +57,18 @@ def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> str:
 
 @pytest.mark.parametrize("kind", ["jks", "p12", "pem"])
 def test_a_client_and_a_broker_trust_each_other_by_javas_stores(kind: str) -> None:
-    trusted = Store("x", str(STORES / "trust.jks"), password="storepass").trusted()
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    pair = Store("x", str(STORES / "key.jks"), None, "storepass", "keypass1").key_pair()
-    load_key_pair(server, pair)
-    server.verify_mode = ssl.CERT_REQUIRED
-    server.load_verify_locations(cadata=trusted)
+    truststore = StoreSettings("x", str(STORES / "trust.jks"), "JKS", "storepass")
+    keystore = StoreSettings("x", str(STORES / "key.jks"), None, "storepass", "keypass1")
+    server = server_context(TlsSettings(keystore, truststore, client_auth="required"))
+    pair, trusted = read_key_pair(keystore), read_authorities(truststore)
+    assert pair is not None
+    assert trusted is not None
     if kind == "pem":
         options = {
             "ssl.truststore.certificates": trusted,
             "ssl.truststore.type": "PEM",
             "ssl.keystore.certificate.chain": pair.chain,
-            "ssl.keystore.key": pair.key,
+            "ssl.keystore.key": pair.private_key,
         }
     else:
         place = {
@@ -83,9 +84,9 @@ def test_a_client_and_a_broker_trust_each_other_by_javas_stores(kind: str) -> No
     [
         (key_store("key.jks") | {"ssl.keystore.password": "wrong"}, "the password is wrong"),
         (key_store("key.jks") | {"ssl.key.password": "wrong"}, "the password of the key is wrong"),
-        (key_store("key.p12") | {"ssl.keystore.password": "wrong"}, "the password is wrong"),
+        (key_store("key.p12") | {"ssl.keystore.password": "wrong"}, "its password is another"),
         (key_store("trust.jks"), "has no private key"),
-        (key_store("nowhere"), "cannot read"),
+        (key_store("nowhere"), "cannot be read: No such file"),
         (key_store("key.jceks"), "keytool -importkeystore"),
     ],
 )

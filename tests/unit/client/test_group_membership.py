@@ -1,4 +1,4 @@
-"""A worker's membership: what it does when its coordinator goes away or its own code fails."""
+"""A service's membership in a group: what it does when its coordinator goes away or its own code fails."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from kio.schema.leave_group.v5 import LeaveGroupRequest
 from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
 from tests.waiting import until
 
+from ottla.client import group_membership
 from ottla.client.errors import ClientError
-from ottla.connect.group import membership
-from ottla.connect.group.membership import GroupMembership, GroupOptions
-from ottla.connect.group.protocol import Assignment, WorkerMetadata, encode_assignment
+from ottla.client.group_membership import GroupMembership, GroupOptions
 from ottla.protocol.types import i32
 
-OPTIONS = GroupOptions("g", session_timeout_ms=50, heartbeat_interval_ms=1)
+OPTIONS = GroupOptions("g", "connect", "compatible", session_timeout_ms=50, heartbeat_interval_ms=1)
 
 
 class Coordinator:
@@ -46,20 +45,19 @@ class Coordinator:
                 error_code=ErrorCode.none,
                 generation_id=i32(self.joins),
                 protocol_type="connect",
-                protocol_name="sessioned",
+                protocol_name="compatible",
                 leader="other",
                 skip_assignment=False,
                 member_id="m",
                 members=(),
             )
         if isinstance(request, SyncGroupRequest):
-            made = encode_assignment(Assignment("other", "http://o/", 1))
             return SyncGroupResponse(
                 throttle_time=i32_ms(0),
                 error_code=ErrorCode.none,
                 protocol_type="connect",
-                protocol_name="sessioned",
-                assignment=made,
+                protocol_name="compatible",
+                assignment=b"ours",
             )
         if isinstance(request, HeartbeatRequest):
             return HeartbeatResponse(throttle_time=i32_ms(0), error_code=self.beats())
@@ -76,21 +74,26 @@ def i32_ms(value: int) -> Any:
 
 
 class Events:
-    """What the group tells a worker."""
+    """The callbacks of a member."""
 
     def __init__(self) -> None:
         self.lost = asyncio.Event()
-        self.taken = asyncio.Event()
+        self.assigned = asyncio.Event()
+        self.rejoins = 0
 
-    async def group_metadata(self) -> WorkerMetadata:
-        return WorkerMetadata("http://w/", 1)
+    async def group_metadata(self) -> bytes:
+        return b"metadata"
 
-    async def assign_tasks(self, *_: object) -> dict[str, Assignment]:
-        raise AssertionError("this worker does not lead")
+    async def assign(self, *_: object) -> dict[str, bytes]:
+        raise AssertionError("this member does not lead")
 
-    async def on_assigned(self, *_: object) -> bool:
-        self.taken.set()
+    async def on_assigned(self, assignment: bytes, generation: int, member_id: str) -> bool:
+        assert (assignment, member_id) == (b"ours", "m")
+        self.assigned.set()
         return False
+
+    async def on_rejoin(self) -> None:
+        self.rejoins += 1
 
     async def on_lost(self) -> None:
         self.lost.set()
@@ -98,7 +101,7 @@ class Events:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "PAUSE_S", 0.001)
+    monkeypatch.setattr(group_membership, "PAUSE_S", 0.001)
 
 
 def member(coordinator: Coordinator, events: Events) -> GroupMembership:
@@ -126,6 +129,17 @@ async def test_an_error_of_the_heartbeat_loop_does_not_end_the_membership(quick:
     await group.stop()
 
 
+async def test_a_rebalance_ends_the_assignment_before_the_member_joins_again(quick: None) -> None:
+    answers = iter([ErrorCode.none, ErrorCode.rebalance_in_progress])
+    coordinator, events = Coordinator(lambda: next(answers, ErrorCode.none)), Events()
+    group = member(coordinator, events)
+    group.start()
+    await until(lambda: coordinator.joins == 2)
+    assert events.rejoins == 1
+    assert not events.lost.is_set()
+    await group.stop()
+
+
 async def test_an_unknown_member_stops_everything_and_joins_as_a_new_one(quick: None) -> None:
     answers = iter([ErrorCode.none, ErrorCode.unknown_member_id])
     coordinator, events = Coordinator(lambda: next(answers, ErrorCode.none)), Events()
@@ -136,14 +150,14 @@ async def test_an_unknown_member_stops_everything_and_joins_as_a_new_one(quick: 
     await group.stop()
 
 
-async def test_a_worker_without_a_coordinator_stops_its_tasks_after_the_session(quick: None) -> None:
+async def test_a_member_without_a_coordinator_gives_everything_up_after_the_session(quick: None) -> None:
     coordinator, events = Coordinator(lambda: ErrorCode.none), Events()
     group = member(coordinator, events)
     group.start()
-    await events.taken.wait()
-    events.taken.clear()
+    await events.assigned.wait()
+    events.assigned.clear()
     coordinator.is_away = True
     await asyncio.wait_for(events.lost.wait(), 10)
     coordinator.is_away = False
-    await asyncio.wait_for(events.taken.wait(), 10)
+    await asyncio.wait_for(events.assigned.wait(), 10)
     await group.stop()

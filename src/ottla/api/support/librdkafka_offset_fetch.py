@@ -15,7 +15,7 @@ from ottla.api.support.context import LIBRDKAFKA, RequestContext
 from ottla.protocol.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator
 
 
-class Unanswered(Exception):
+class CloseConnection(Exception):
     """A request that gets no answer: its connection is closed, for the reason `error`."""
 
     def __init__(self, error: KafkaError) -> None:
@@ -26,4 +26,4 @@ class Unanswered(Exception):
 def check_retried(ctx: RequestContext, error: KafkaError) -> None:
     """Raise Unanswered if the client would not retry an OffsetFetch that fails with this error."""
     if isinstance(error, NotCoordinator | CoordinatorNotAvailable) and LIBRDKAFKA in ctx.connection.software:
-        raise Unanswered(error)
+        raise CloseConnection(error)
