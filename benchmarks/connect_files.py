@@ -10,51 +10,22 @@ ones do not. Needs Kafka's jars: make interop.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.integration.connect_stage import call
 from tests.interop.connect_worker import WorkerProcess
-from tests.interop.fetch_jars import CONNECT_FILE_JARS, KAFKA_JARS
-from tests.interop.test_connect_rest import JAVA_SOURCE, OUR_SOURCE, PROPERTIES
-from tests.waiting import wait_until
+from tests.interop.kafka_connect import kafka_connect
+from tests.interop.test_connect_rest import JAVA_SOURCE, OUR_SOURCE
 
 from benchmarks.connect_cdc import cpu_seconds
 from ottla.client import Consumer, TopicPartition
-from ottla.testing.broker_process import BrokerProcess, free_port
+from ottla.testing.broker_process import BrokerProcess
 
 WITHIN_S = 600.0
 FILLING = "a line of a hundred characters " * 3
 TEXT = {f"{each}.converter": "org.apache.kafka.connect.storage.StringConverter" for each in ("key", "value")}
-
-
-@contextmanager
-def kafka_connect(bootstrap: str, folder: Path) -> Iterator[tuple[str, int]]:
-    """Run Kafka Connect; yield its address and its process."""
-    port = free_port()
-    (folder / "java.properties").write_text(PROPERTIES.format(bootstrap=bootstrap, port=port))
-    command = ["java", "-cp", f"{KAFKA_JARS}/*:{CONNECT_FILE_JARS}/*"]
-    command += ["org.apache.kafka.connect.cli.ConnectDistributed", str(folder / "java.properties")]
-    with (folder / "java.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    url = f"http://127.0.0.1:{port}"
-
-    def answers() -> bool:
-        try:
-            return call(url, "GET", "/connectors").status == 200
-        except (OSError, ValueError):
-            return False
-
-    try:
-        wait_until(answers, "Kafka Connect to answer", 120)
-        yield url, process.pid
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def measure(
@@ -102,7 +73,7 @@ def main() -> None:
                 file.write(f"{number:010d} {FILLING}\n")
         with (
             BrokerProcess(folder / "broker") as broker,
-            kafka_connect(broker.address, folder) as (java_url, java_pid),
+            kafka_connect(broker.address, folder, java=()) as (java_url, java_pid),
             WorkerProcess(broker.address, folder) as worker,
         ):
             assert worker.process is not None

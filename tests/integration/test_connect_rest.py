@@ -330,6 +330,16 @@ def test_wrong_requests_get_connects_answers(worker: RunningWorker) -> None:
     assert worker("PATCH", "/connectors").status == 405
 
 
+def test_references_read_what_the_worker_allows(
+    connect_broker: OttlaBroker, idle: None, group: dict[str, str], tmp_path: Path
+) -> None:
+    limits = {"config.providers.env.param.allowlist.pattern": "CONNECT_.*"}
+    with RunningWorker(connect_broker.bootstrap_servers, tmp_path, **group, **limits) as worker:
+        refused = worker("PUT", "/connectors/made/config", {**DATAGEN, "topic": "${env::PATH}"})
+    assert refused.status == 400
+    assert "PATH does not match config.providers.env.param.allowlist.pattern" in refused.body["message"]
+
+
 def test_plugins_validation_and_loggers(worker: RunningWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     root = worker("GET", "/").body
     assert root.keys() == {"version", "commit", "kafka_cluster_id"}

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.connect_stage import Answer, IdleEngine, RunningWorker, call
-from tests.interop.fetch_jars import CONNECT_FILE_JARS, KAFKA_JARS
+from tests.interop.kafka_connect import kafka_connect
 from tests.waiting import wait_until
 
-from ottla.testing.broker_process import free_port
 from ottla.testing.local_broker import OttlaBroker
 
-PROPERTIES = """
-bootstrap.servers={bootstrap}
-group.id=java-connect
-listeners=http://127.0.0.1:{port}
-key.converter=org.apache.kafka.connect.json.JsonConverter
-value.converter=org.apache.kafka.connect.json.JsonConverter
-config.storage.topic=java-configs
-offset.storage.topic=java-offsets
-status.storage.topic=java-status
-config.storage.replication.factor=1
-offset.storage.replication.factor=1
-status.storage.replication.factor=1
-offset.storage.partitions=1
-status.storage.partitions=1
-scheduled.rebalance.max.delay.ms=0
-"""
 JAVA_SOURCE = {
     "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
     "topic": "verify",
@@ -55,42 +37,8 @@ def connect_broker() -> Iterator[OttlaBroker]:
 
 @pytest.fixture(scope="module")
 def java_url(connect_broker: OttlaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if not KAFKA_JARS.is_dir() or not CONNECT_FILE_JARS.is_dir():
-        pytest.skip(f"Kafka is not in {KAFKA_JARS}; fetch it with: make interop")
-    folder = tmp_path_factory.mktemp("java-connect")
-    port = free_port()
-    (folder / "worker.properties").write_text(
-        PROPERTIES.format(bootstrap=connect_broker.bootstrap_servers, port=port)
-    )
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                "java",
-                "-Xmx400m",
-                "-XX:+UseSerialGC",
-                "-cp",
-                f"{KAFKA_JARS}/*:{CONNECT_FILE_JARS}/*",
-                "org.apache.kafka.connect.cli.ConnectDistributed",
-                str(folder / "worker.properties"),
-            ],
-            stdout=log,
-            stderr=log,
-        )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        wait_until(lambda: process.poll() is not None or _answers(url), "Kafka Connect to answer", 120)
-        assert process.poll() is None, (folder / "log").read_text()[-3000:]
-        yield url
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return call(url, "GET", "/connectors").status == 200
-    except (OSError, ValueError):
-        return False
+    with kafka_connect(connect_broker.bootstrap_servers, tmp_path_factory.mktemp("java-connect")) as running:
+        yield running[0]
 
 
 def shape(value: Any) -> Any:

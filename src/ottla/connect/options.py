@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from ottla.client.client_options import ClientOptions
 from ottla.client.consumer.options import ConsumerOptions
 from ottla.client.producer.options import ProducerOptions
 from ottla.common.config.options import Options
+from ottla.connect.config.providers import ENV_PATTERN, PATHS, Providers
 from ottla.connect.engine.supervisor import EngineOptions
 from ottla.connect.errors import ConnectError
 
@@ -35,6 +37,9 @@ WORKER_KEYS = {
     "rest.advertised.port": "the port that other workers connect to",
     "task.restart.max": "maximum restarts of a task in a row after transient failures",
     "topic.tracking.enable": "record which topics each connector uses",
+    PATHS.format("file"): "paths that `${file:...}` may read, comma-separated; default: all",
+    PATHS.format("directory"): "paths that `${directory:...}` may read, comma-separated; default: all",
+    ENV_PATTERN: "a regular expression of the variables that `${env::...}` may read; default: all",
 }
 MAX_FOLDER_NAME = 200
 """File systems have 255 bytes; a letter that is not ASCII takes six or more of them here."""
@@ -95,6 +100,11 @@ class WorkerOptions:
         """The group of workers."""
         return self.setting("group.id", "connect-cluster")
 
+    @cached_property
+    def providers(self) -> Providers:
+        """What references in configs may read."""
+        return Providers.of(self.settings)
+
     def checkpoints_of(self, connector: str) -> Path:
         """Return the folder of a connector's checkpoints: a name such as `../..` stays within `storage`."""
         encoded = quote(connector, safe="")
@@ -117,6 +127,7 @@ def check_settings(settings: Mapping[str, str]) -> None:
     """Raise ConnectError for a setting that there is not."""
     from ottla.common.near_names import unknown
 
+    Providers.of(settings)
     for key in settings:
         role, _, rest = key.partition(".")
         if key in WORKER_KEYS or key.startswith(("key.converter", "value.converter", "header.converter")):

@@ -5,6 +5,7 @@ from kio.schema.errors import ErrorCode
 from tests.unit.client.fake_broker import FakeBroker
 
 from ottla.client.consumer import AsyncConsumer, ConsumerOptions, DeserializationFailed, NoOffset, WrongUse
+from ottla.client.consumer.fetching.positions import Positions
 from ottla.client.consumer.membership.listener import NotAssigned
 from ottla.client.errors import ClientClosed, TimedOut
 from ottla.common.config.declaration import ConfigError
@@ -199,6 +200,22 @@ async def test_without_an_offset_reading_begins_where_the_options_say(peer, rese
     async with consumer(auto_offset_reset=reset) as reader:
         reader.assign([ORDERS])
         assert await reader.position(ORDERS) == offset
+
+
+async def test_a_seek_while_the_leaders_are_looked_up_is_not_lost(peer, monkeypatch):
+    peer.add_topic("orders").partitions[0].append(batch(b"a", b"b"))
+    async with consumer(auto_offset_reset="latest") as reader:
+        by_leader, calls = Positions._by_leader, []
+
+        async def seek_meanwhile(positions, states):
+            calls.append(states)
+            if len(calls) == 1:
+                reader.seek_to_beginning(ORDERS)
+            return await by_leader(positions, states)
+
+        monkeypatch.setattr(Positions, "_by_leader", seek_meanwhile)
+        reader.assign([ORDERS])
+        assert await read(reader) == [(0, 0, b"a"), (0, 1, b"b")]
 
 
 async def test_without_an_offset_and_without_a_reset_it_is_an_error_every_time(peer):

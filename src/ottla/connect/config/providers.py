@@ -11,61 +11,100 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ottla.common.config.properties import read_properties
 from ottla.connect.errors import ConnectError
 
 PATTERN = re.compile(r"\$\{([^}:]*):(?:([^}]*):)?([^}:]*)\}")
+PATHS = "config.providers.{}.param.allowed.paths"
+ENV_PATTERN = "config.providers.env.param.allowlist.pattern"
 
 
-def _env(path: str, key: str) -> str:
-    if key not in os.environ:
-        raise ConnectError(f"config provider env: the worker has no variable {key}")
-    return os.environ[key]
+@dataclass(frozen=True)
+class Providers:
+    """The providers of a worker, and what they may read: its settings, by Kafka's names."""
+
+    paths: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    """By provider; one that is not here may read all files."""
+    variables: re.Pattern[str] | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> Providers:
+        """Return those of a worker's settings."""
+        paths = {
+            name: tuple(Path(each.strip()).resolve() for each in given.split(",") if each.strip())
+            for name in ("file", "directory")
+            if (given := settings.get(PATHS.format(name)))
+        }
+        pattern = settings.get(ENV_PATTERN)
+        try:
+            return cls(paths, None if pattern is None else re.compile(pattern))
+        except re.error as error:
+            raise ConnectError(f"{ENV_PATTERN}: {pattern!r} is no regular expression: {error}") from None
+
+    def value(self, provider: str, path: str, key: str) -> str:
+        """Return a value; raise ConnectError if there is none, or if it may not be read."""
+        read = {"env": self._env, "file": self._file, "directory": self._directory}[provider]
+        return read(path, key)
+
+    def _check_path(self, provider: str, path: Path) -> None:
+        allowed = self.paths.get(provider)
+        if allowed is not None and not any(path.is_relative_to(each) for each in allowed):
+            raise ConnectError(f"config provider {provider}: {path} is not in {PATHS.format(provider)}")
+
+    def _env(self, path: str, key: str) -> str:
+        if self.variables is not None and not self.variables.fullmatch(key):
+            raise ConnectError(f"config provider env: {key} does not match {ENV_PATTERN}")
+        if key not in os.environ:
+            raise ConnectError(f"config provider env: the worker has no variable {key}")
+        return os.environ[key]
+
+    def _file(self, path: str, key: str) -> str:
+        self._check_path("file", Path(path).resolve())
+        try:
+            values = read_properties(Path(path))
+        except (OSError, ValueError) as error:
+            raise ConnectError(f"config provider file: {path}: {error}") from None
+        if key not in values:
+            raise ConnectError(f"config provider file: {path} has no key {key}")
+        return values[key]
+
+    def _directory(self, path: str, key: str) -> str:
+        folder = Path(path).resolve()
+        target = (folder / key).resolve()
+        if target.parent != folder:
+            raise ConnectError(f"config provider directory: {key} is not a file of {path}")
+        self._check_path("directory", target)
+        try:
+            return target.read_text()
+        except OSError as error:
+            raise ConnectError(f"config provider directory: {target}: {error.strerror}") from None
 
 
-def _file(path: str, key: str) -> str:
-    try:
-        values = read_properties(Path(path))
-    except (OSError, ValueError) as error:
-        raise ConnectError(f"config provider file: {path}: {error}") from None
-    if key not in values:
-        raise ConnectError(f"config provider file: {path} has no key {key}")
-    return values[key]
-
-
-def _directory(path: str, key: str) -> str:
-    folder = Path(path).resolve()
-    target = (folder / key).resolve()
-    if target.parent != folder:
-        raise ConnectError(f"config provider directory: {key} is not a file of {path}")
-    try:
-        return target.read_text()
-    except OSError as error:
-        raise ConnectError(f"config provider directory: {target}: {error.strerror}") from None
-
-
-PROVIDERS: Mapping[str, Callable[[str, str], str]] = {"env": _env, "file": _file, "directory": _directory}
+NAMES = ("env", "file", "directory")
+ANYTHING = Providers()
 
 
 def has_reference(text: str) -> bool:
     """Tell whether a value refers to a provider."""
-    return any(match.group(1) in PROVIDERS for match in PATTERN.finditer(text))
+    return any(match.group(1) in NAMES for match in PATTERN.finditer(text))
 
 
-def resolve(config: Mapping[str, str]) -> dict[str, str]:
+def resolve(config: Mapping[str, str], providers: Providers = ANYTHING) -> dict[str, str]:
     """Return a config with the values of its references; raise ConnectError if one has none."""
-    return {key: resolve_text(value) for key, value in config.items()}
+    return {key: resolve_text(value, providers) for key, value in config.items()}
 
 
-def resolve_text(text: str) -> str:
+def resolve_text(text: str, providers: Providers = ANYTHING) -> str:
     """Return a text with the values of its references; those of unknown providers stay."""
 
     def value(match: re.Match[str]) -> str:
-        provider = PROVIDERS.get(match.group(1))
-        return match.group(0) if provider is None else provider(match.group(2) or "", match.group(3))
+        if match.group(1) not in NAMES:
+            return match.group(0)
+        return providers.value(match.group(1), match.group(2) or "", match.group(3))
 
     return PATTERN.sub(value, text) if isinstance(text, str) and "${" in text else text
 
@@ -75,7 +114,7 @@ MIN_SECRET = 4
 _PIECES = re.compile(r"[\s,;/:@?&=\"']+")
 
 
-def without_values(text: str, config: Mapping[str, str | None]) -> str:
+def without_values(text: str, config: Mapping[str, str | None], providers: Providers = ANYTHING) -> str:
     """Return a text for answers and logs, in which the values of a config's references are references again.
 
     Also their pieces: an error may name the host of an address only. What the config has in plain text is
@@ -86,7 +125,7 @@ def without_values(text: str, config: Mapping[str, str | None]) -> str:
     found: dict[str, str] = {}
     for match in {match.group(0): match for each in given for match in PATTERN.finditer(each)}.values():
         try:
-            value = resolve_text(match.group(0))
+            value = resolve_text(match.group(0), providers)
         except ConnectError:
             continue
         for piece in (value, value.strip(), *_PIECES.split(value)):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.connect.config.common_keys import SINK_KEYS, SOURCE_KEYS, TRANSFORM_KEYS
 from ottla.connect.config.keys import CLASS, HIGH, PASSWORD, REQUIRED, ConfigKey, MissingConfig, shown
-from ottla.connect.config.providers import has_reference, resolve_text, without_values
+from ottla.connect.config.providers import ANYTHING, Providers, has_reference, resolve_text, without_values
 from ottla.connect.errors import ConnectError, WrongConfig
 from ottla.connect.plugins import CONVERTERS, HEADERS, Plugins
 from ottla.connect.sdk import SOURCE, Connector
@@ -67,9 +67,10 @@ class Validated:
 class Validation:
     """The results for a config."""
 
-    def __init__(self, name: str, config: Mapping[str, str | None]) -> None:
+    def __init__(self, name: str, config: Mapping[str, str | None], providers: Providers = ANYTHING) -> None:
         self.name = name
         self.config = config
+        self.providers = providers
         self.results: dict[str, Validated] = {}
         self._orders: dict[str | None, int] = {}
 
@@ -88,7 +89,7 @@ class Validation:
                     raise WrongConfig(
                         key.name, None, "Null value can not be supplied as the configuration value."
                     )
-                known = {key.name: resolve_text(given)} if given is not None else {}
+                known = {key.name: resolve_text(given, self.providers)} if given is not None else {}
                 parsed = key.parse(known)
                 if given is not None and not has_reference(given):
                     result.value = shown(key.type, parsed)
@@ -109,12 +110,14 @@ class Validation:
 
     def hide_references(self) -> None:
         """Put references in place of their values, in errors and in the names that were made of them."""
+
+        def hidden(text: str) -> str:
+            return without_values(text, self.config, self.providers)
+
         for name, each in list(self.results.items()):
-            each.errors = [without_values(text, self.config) for text in each.errors]
-            if (shown_name := without_values(name, self.config)) != name:
-                each.key = replace(
-                    each.key, name=shown_name, group=without_values(each.key.group or "", self.config)
-                )
+            each.errors = [hidden(text) for text in each.errors]
+            if (shown_name := hidden(name)) != name:
+                each.key = replace(each.key, name=shown_name, group=hidden(each.key.group or ""))
                 del self.results[name]
                 self.results[shown_name] = each
 
@@ -147,12 +150,14 @@ def _harmless(error: ConnectError, key: ConfigKey, given: str | None) -> str:
     return str(WrongConfig(key.name, shown(key.type, given), "the value is not valid"))
 
 
-def validate(plugins: Plugins, config: Mapping[str, str | None]) -> Validation:
+def validate(
+    plugins: Plugins, config: Mapping[str, str | None], providers: Providers = ANYTHING
+) -> Validation:
     """Validate a config; raise WrongConfig if it names no connector that there is."""
     kind = plugins.connector(config.get("connector.class"))
-    found = Validation(kind.class_name(), config)
+    found = Validation(kind.class_name(), config, providers)
     found.check(SOURCE_KEYS if kind.kind == SOURCE else SINK_KEYS)
-    given = {key: resolved(value) for key, value in config.items() if value is not None}
+    given = {key: resolved(value, providers) for key, value in config.items() if value is not None}
     _check_converters(found, given)
     _check_transforms(found, given)
     if kind.kind != SOURCE:
@@ -167,10 +172,10 @@ def validate(plugins: Plugins, config: Mapping[str, str | None]) -> Validation:
     return found
 
 
-def resolved(value: str) -> str:
+def resolved(value: str, providers: Providers) -> str:
     """Return a value without references where that is possible now."""
     try:
-        return resolve_text(value)
+        return resolve_text(value, providers)
     except ConnectError:
         return value
 

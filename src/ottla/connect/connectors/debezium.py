@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
@@ -227,7 +227,7 @@ class Table:
         ]
         self.keys = [each.name for each in relation.columns if each.is_key]
         row = s.struct(columns, f"{topic}.Value", optional=True)
-        key = {name: columns[name] for name in self.keys}
+        key = {name: replace(columns[name], optional=False) for name in self.keys}
         self.key_schema = s.struct(key, f"{topic}.Key") if key else None
         self.envelope = s.struct(
             {

@@ -51,7 +51,8 @@ class OldCheckpoints:
         """Store their places, and delete them; RetriableError while one of their tasks runs."""
         tasks = self._herder.state.tasks.get(self._connector, [])
         present = {
-            checkpoint_name(self._kind, number, resolve(config)) for number, config in enumerate(tasks)
+            checkpoint_name(self._kind, number, resolve(config, self._herder.options.providers))
+            for number, config in enumerate(tasks)
         }
         for checkpoint in await asyncio.to_thread(_folders, self._folder):
             if checkpoint.name not in present:

@@ -143,7 +143,9 @@ class Requests:
         """Validate a config; outside systems may be asked."""
         try:
             async with asyncio.timeout(VALIDATE_WAIT_S):
-                return await asyncio.to_thread(validate, self.herder.plugins, config)
+                return await asyncio.to_thread(
+                    validate, self.herder.plugins, config, self.herder.options.providers
+                )
         except TimeoutError:
             raise internal("Request timed out") from None
 

@@ -91,7 +91,11 @@ class TaskPlanner:
             if not isinstance(error, ConnectError):
                 log.exception("%s: its tasks cannot be planned", name)
             self._broken.add(name)
-            text = without_values(f"{type(error).__name__}: {error}", herder.state.connectors.get(name, {}))
+            text = without_values(
+                f"{type(error).__name__}: {error}",
+                herder.state.connectors.get(name, {}),
+                herder.options.providers,
+            )
             herder.runner.put_status(what, FAILED, text)
 
     async def _tasks(self, name: str) -> list[Config]:
@@ -100,7 +104,7 @@ class TaskPlanner:
         stored = herder.state.connectors[name]
         if herder.state.targets.get(name) == STOPPED:
             return []
-        config = resolve(stored)
+        config = resolve(stored, herder.options.providers)
         kind: Any = herder.plugins.connector(config.get("connector.class"))
         most = int(config.get("tasks.max", "1"))
         connector = kind(name, config)
@@ -126,7 +130,8 @@ class TaskPlanner:
             try:
                 kind: Any = self._herder.plugins.connector(stored.get("connector.class"))
                 if kind.kind == SOURCE:
-                    found[name] = await asyncio.to_thread(kind(name, resolve(stored)).alarms)
+                    config = resolve(stored, self._herder.options.providers)
+                    found[name] = await asyncio.to_thread(kind(name, config).alarms)
             except Exception as error:
                 log.info("%s: no alarms can be looked for: %s", name, error)
         for name, texts in found.items():

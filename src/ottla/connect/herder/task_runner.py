@@ -284,7 +284,7 @@ class TaskRunner:
 
     async def _spec(self, what: TaskId, task: RunningTask) -> TaskSpec:
         herder, options = self._herder, self._herder.options
-        config = resolve(task.config)
+        config = resolve(task.config, options.providers)
         kind = herder.plugins.connector(config.get("connector.class"))
         group = config.get("consumer.override.group.id") or f"connect-{what.connector}"
         await self._settle_places(what, kind, group)
@@ -347,7 +347,7 @@ class TaskRunner:
 
     def _failed(self, what: TaskId, task: RunningTask, trace: str, retriable: bool) -> None:
         most = self._herder.options.number("task.restart.max", MAX_RESTARTS)
-        trace = without_parts(without_values(trace, task.config))
+        trace = without_parts(without_values(trace, task.config, self._herder.options.providers))
         counters = self.counters[what]
         counters.failures += 1
         counters.last_error = trace.strip().splitlines()[-1] if trace.strip() else trace
@@ -403,7 +403,7 @@ class TaskRunner:
             return
         if kind == SOURCE:
             made: Any = self._herder.plugins.connector(task.config["connector.class"])
-            topics = set(made(what.connector, resolve(task.config)).topics())
+            topics = set(made(what.connector, resolve(task.config, self._herder.options.providers)).topics())
         else:
             topics = {
                 each

@@ -159,9 +159,10 @@ class Positions:
         self.wake()
 
     async def _reset(self, states: list[PartitionState]) -> None:
-        wanted: dict[PartitionState, int] = {}
+        wanted: dict[PartitionState, tuple[int, int]] = {}
+        """To which time, and at which version: the application may seek while this waits."""
         for state in states:
-            time = self._time_to_reset_to(state)
+            version, time = state.version, self._time_to_reset_to(state)
             if time is None:
                 with self._assignment.lock:
                     state.fail(
@@ -169,7 +170,7 @@ class Positions:
                     )
                 self._assignment.enqueue_ready(state)
             else:
-                wanted[state] = time
+                wanted[state] = time, version
         for node_id, led in (await self._by_leader(wanted)).items():
             await self._try(partial(self._reset_at, node_id, wanted), led)
 
@@ -183,17 +184,16 @@ class Positions:
         return {"earliest": EARLIEST, "latest": LATEST}.get(policy)
 
     async def _reset_at(
-        self, node_id: int, wanted: dict[PartitionState, int], led: list[PartitionState]
+        self, node_id: int, wanted: dict[PartitionState, tuple[int, int]], led: list[PartitionState]
     ) -> None:
-        versions = {state: state.version for state in led}
         connection = await self._cluster.broker(node_id)
-        times = {state.partition: (wanted[state], state.seen_epoch) for state in led}
+        times = {state.partition: (wanted[state][0], state.seen_epoch) for state in led}
         found = await ask_offsets(
             connection, times, int(self._options.reads_committed), self._options.request_timeout_ms
         )
         for state in led:
             answer = found.get(state.partition)
-            if answer is None or state.version != versions[state] or state.need is not PendingLookup.RESET:
+            if answer is None or state.version != wanted[state][1] or state.need is not PendingLookup.RESET:
                 continue
             if isinstance(answer, KafkaError):
                 self._refused(state, answer)
