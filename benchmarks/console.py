@@ -201,9 +201,15 @@ def search(broker: BrokerProcess, records: int) -> None:
         raise RuntimeError("the topic could not be filled")
     with console_of(broker) as (url, pid):
         target = f"{url}/api/clusters/{CLUSTER}/topics/many/search"
-        for where in (f"value CONTAINS 'o-{records // 2:08}'", f"$.total = {records // 100}"):
-            first, last, seconds = _searched(target, where)
-            print(f"{where:36} first hit after {first:.2f} s; {last} in {seconds:.1f} s")
+        middle = f"value CONTAINS 'o-{records // 2:08}'"
+        for start, where in (
+            ("oldest", middle),
+            ("newest", middle),
+            ("oldest", f"$.total = {records // 100}"),
+            ("newest", f"$.total = {records - records // 100}"),
+        ):
+            first, last, seconds = _searched(target, where, start)
+            print(f"from {start} {where:36} first hit after {first:.2f} s; {last} in {seconds:.1f} s")
         began = time.perf_counter()
         with httpx.stream("GET", target, params={"where": "$.total < 0"}, timeout=60) as answer:
             for _ in answer.iter_lines():
@@ -215,9 +221,9 @@ def search(broker: BrokerProcess, records: int) -> None:
         print(f"after a cancel the console takes {(cpu_seconds(pid) - cpu) / 3:.0%} CPU")
 
 
-def _searched(url: str, where: str) -> tuple[float, str, float]:
+def _searched(url: str, where: str, start: str) -> tuple[float, str, float]:
     began, first, last, event = time.perf_counter(), float("nan"), "", ""
-    with httpx.stream("GET", url, params={"where": where}, timeout=None) as answer:
+    with httpx.stream("GET", url, params={"where": where, "start": start}, timeout=None) as answer:
         for line in answer.iter_lines():
             event = line.removeprefix("event: ") if line.startswith("event: ") else event
             if line.startswith("data: ") and event == "rows" and first != first:

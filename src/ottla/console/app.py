@@ -375,13 +375,16 @@ async def _healthy(request: Request) -> Response:
 
 
 def _form_fields(request: Request) -> dict[str, Any]:
-    """Return the fields of a form; those that occur several times as lists."""
+    """Return the fields of a form; those that occur several times as lists.
+
+    Browsers send the ends of lines as CR LF, whatever was typed or filled in.
+    """
     fields: dict[str, Any] = {}
     try:
         pairs = parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=10_000)
     except (UnicodeDecodeError, ValueError):
         raise HttpError(400, 400, "The form cannot be read") from None
-    for name, value in pairs:
+    for name, value in ((name, value.replace("\r\n", "\n")) for name, value in pairs):
         if name in fields:
             before = fields[name]
             fields[name] = [*before, value] if isinstance(before, list) else [before, value]

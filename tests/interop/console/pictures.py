@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import threading
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +18,7 @@ from tests.integration.connect_stage import IdleEngine, RunningWorker
 from tests.integration.registry_stage import RunningRegistry
 from tests.interop.console.stage import CHROMIUM, RunningConsole, fill, write_pipeline_state
 from tests.interop.console.test_console_clusters import AUTHORIZER
+from tests.waiting import wait_until
 
 from ottla.client import Producer
 from ottla.client.admin import Acl, Admin
@@ -57,7 +57,7 @@ PAGES = {
     "tokens": "/tokens",
     "audit": "/audit",
 }
-WARM_UP_S = 15
+SAMPLES = 15
 KEPT_AS_PNG = os.environ.get("CONSOLE_PICTURES", "")
 """A folder for the same pictures as PNG files, to look at."""
 AS_WEBP = """async (text) => {
@@ -98,12 +98,19 @@ def main() -> None:
             writer = threading.Thread(target=_write, args=(bootstrap, root, stopped))
             writer.start()
             try:
-                time.sleep(WARM_UP_S)
+                wait_until(lambda: _samples(console) >= SAMPLES, "the plots to have samples", 300)
                 _take(console.url)
             finally:
                 stopped.set()
                 writer.join()
         payer.abort_transaction()
+
+
+def _samples(console: RunningConsole) -> int:
+    series = "records|lag|topic.orders.records|broker.1.bytes|group.billing.seconds"
+    with console.api() as api:
+        values = api.get("/history", params={"series": series, "hours": "1"}).json()["values"]
+    return min(sum(each is not None for each in found) for found in values)
 
 
 def _furnish(bootstrap: str, registry: RunningRegistry, connect: RunningWorker) -> None:
@@ -164,7 +171,9 @@ def _one(page: Page, url: str, file: Path) -> None:
     page.goto(url)
     if page.locator("#scan-start").count():
         page.locator("#scan-start").click()
-    page.wait_for_timeout(600)  # plots are drawn, searches have ended
+    page.wait_for_timeout(600)  # searches have ended
+    for canvas in page.locator(".plot .canvas").all():
+        canvas.locator("canvas").wait_for()
     taken = page.screenshot()
     if KEPT_AS_PNG:
         Path(KEPT_AS_PNG, file.with_suffix(".png").name).write_bytes(taken)

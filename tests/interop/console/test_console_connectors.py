@@ -43,6 +43,12 @@ def test_a_connector_is_made_from_its_form_paused_and_deleted(
         shows(page, "The offsets are not JSON")
         assert browser.violations() == []
         browser.open("/connectors/made")
+        page.get_by_role("link", name="Edit").click()
+        shows(page, "DatagenSource")
+        expect(page.locator("select[name=class]")).to_have_count(0)  # a connector keeps its class
+        browser.open("/configure-connector?class=DatagenSource")
+        expect(page.locator("select[name=class] option:checked")).to_contain_text("DatagenSource")
+        browser.open("/connectors/made")
         page.get_by_role("button", name="Delete…").click()
         page.get_by_label("to confirm").fill("made")
         page.get_by_role("button", name="Delete", exact=True).click()

@@ -17,7 +17,7 @@ from ottla.console.access.login import log_in
 from ottla.console.access.oidc import Oidc, OidcOptions
 from ottla.console.access.roles import ADMIN
 from ottla.console.access.sessions import COOKIE, Session
-from ottla.console.app import MAX_STREAMS, ConsoleApp
+from ottla.console.app import MAX_STREAMS, ConsoleApp, _form_fields
 from ottla.console.clusters.live import LiveCluster
 from ottla.console.console import Console
 from ottla.console.context import Context
@@ -168,6 +168,12 @@ async def test_a_user_sees_the_clusters_that_they_are_logged_in_to() -> None:
     )
     assert dict((await app._home(known)).headers)[b"location"] == b"/c/one"
     assert b"secret" not in app._error_page(known, HttpError(404)).body
+
+
+def test_lines_of_a_form_end_as_they_were_typed() -> None:
+    request = request_to("c", "one")
+    request.body = b"value=a%0D%0Ab%0D%0A&partition=1&topic=x&topic=y"
+    assert _form_fields(request) == {"value": "a\nb\n", "partition": "1", "topic": ["x", "y"]}
 
 
 def cookie_named(cookie: tuple[bytes, bytes]) -> str:

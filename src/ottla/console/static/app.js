@@ -137,7 +137,10 @@
   // Plots.
   const units = { "records/s": (v) => rate(v), records: (v) => rate(v), bytes, seconds, ms: (v) => seconds(v / 1000) };
   const axis = (style) => ({ stroke: style.getPropertyValue("--muted"), grid: { stroke: style.getPropertyValue("--line-soft"), width: 1 }, ticks: { show: false }, font: "11px system-ui", gap: 4 });
-  const POWERS_OF_TWO = Array.from({ length: 50 }, (_, power) => 2 ** power);
+  const STEPS = { // on axes: round numbers of KiB, of minutes and hours
+    bytes: Array.from({ length: 50 }, (_, power) => 2 ** power),
+    seconds: [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, ...[1, 2, 5, 10, 20, 30, 60, 120, 240, 720, 1440, 2880, 14400, 144000, 1440000].map((minutes) => minutes * 60)],
+  };
   const clockOf = (at) => { const when = new Date(at * 1000); return pad(when.getHours()) + ":" + pad(when.getMinutes()) + ":" + pad(when.getSeconds()); };
   async function draw(figure) {
     if (!window.uPlot || figure.dataset.busy) return;
@@ -166,7 +169,8 @@
       if (figure.plot) figure.plot.destroy();
       canvas.replaceChildren();
       const y = { ...axis(style), size: 56, values: (_, ticks) => ticks.map(unit) };
-      if (unit === bytes) y.incrs = POWERS_OF_TWO;
+      const steps = STEPS[figure.dataset.unit];
+      if (steps) y.incrs = steps;
       const clock = (_, ticks) => ticks.map((at) => { const when = new Date(at * 1000); const text = pad(when.getHours()) + ":" + pad(when.getMinutes()); return ticks.length > 1 && ticks[1] - ticks[0] < 60 ? text + ":" + pad(when.getSeconds()) : text; });
       figure.plot = new uPlot({
         width: canvas.clientWidth, height: 130, legend: { show: false }, cursor: { y: false, points: { show: found.series.length === 1 } },
