@@ -138,7 +138,7 @@ def _conclude(outcomes: list[Outcome], dry_run: bool, overwrite: bool) -> None:
     changes = times["created"] + times["changed"]
     if times["differs"]:
         kinds = {each.kind for each in outcomes if each.action == "differs"}
-        is_fixed = overwrite or kinds == {"topic"}  # the id of a topic is for ever
+        is_fixed = overwrite or kinds == {"topic"}  # the id of a topic is permanently
         how = "they cannot be changed" if is_fixed else "to change them: --overwrite"
         echo_err(f"{count(times['differs'], 'difference')} left alone; {how}")
     if times["failed"]:
