@@ -5,6 +5,7 @@ the broker does; `WITHOUT` hides a package from them.
 """
 
 import re
+import subprocess
 import sys
 
 import pytest
@@ -151,6 +152,32 @@ CASES = [
         f"  use another one with -b HOST:PORT or OTTLA_BOOTSTRAP{MORE}E101\n",
     ),
     (
+        "topic list -b http://127.0.0.1:8080",
+        USAGE,
+        "error: 'http://127.0.0.1:8080' is not HOST:PORT: leave out http:// "
+        "(in --bootstrap-server or OTTLA_BOOTSTRAP)\n  see:  ottla topic list --help  (OTTLA-E501)\n",
+    ),
+    (
+        "topic list -X request.timeout.ms=abc",
+        USAGE,
+        "error: request.timeout.ms: must be a whole number, not 'abc' "
+        "(in -X, the profile or --command-config)\n"
+        "  see:  ottla topic list --help  (OTTLA-E501)\n",
+    ),
+    (
+        "topic list -X security.protocol=SASL_PLAINTEXT -X sasl.mechanism=PLAIN -X sasl.username=a "
+        "-X sasl.password=b",
+        FAILURE,
+        "error: {broker} refused the login: this listener takes no SASL login; use security.protocol PLAINTEXT or SSL there\n"
+        f"  check -X sasl.mechanism, sasl.username and sasl.password, or the profile{MORE}E106\n",
+    ),
+    (
+        "serve --listen 192.0.2.1:9092 --data {folder}/data",
+        FAILURE,
+        "error: cannot listen on PLAINTEXT://192.0.2.1:9092: this machine does not have that address\n"
+        f"  Listen on 0.0.0.0, and give the address of clients with --advertise{MORE}E302\n",
+    ),
+    (
         "topik list",
         USAGE,
         "error: there is no command 'topik'; did you mean topic?\n  see:  ottla --help  (OTTLA-E501)\n",
@@ -257,7 +284,8 @@ def ottla(ottla_broker, tmp_path, monkeypatch, capfd):
 
 
 @pytest.mark.parametrize(("words", "code", "said"), CASES, ids=[words for words, _, _ in CASES])
-def test_an_error_says_what_happened_and_what_to_type(ottla, tmp_path, words, code, said):
+def test_an_error_says_what_happened_and_what_to_type(ottla, ottla_broker, tmp_path, words, code, said):
+    said = said.replace("{broker}", ottla_broker.bootstrap_servers)
     assert ottla(words) == (code, said.replace("{folder}", str(tmp_path)))
     assert [each.name for each in tmp_path.iterdir()] == [], "it made something before it failed"
 
@@ -275,6 +303,15 @@ def test_a_missing_package_is_named_with_its_extra_before_anything_starts(
         f"  install it:  pip install 'ottla[{extra}]'{MORE}E402\n",
     )
     assert [each.name for each in tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("output", ["> /dev/full", ">&-", ">&- 2>&-"])
+@pytest.mark.parametrize("words", ["explain", "--help"])
+def test_an_output_that_cannot_be_written_is_no_traceback(words, output):
+    script = f"{sys.executable} -m ottla.cli {words} {output}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    full = "error: cannot write: No space left on device\n"
+    assert (done.returncode, done.stderr) == ((FAILURE, full) if "full" in output else (0, ""))
 
 
 def test_a_pipeline_without_spark_shows_the_extra_and_no_traceback(ottla, tmp_path, monkeypatch, capfd):

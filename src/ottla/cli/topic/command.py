@@ -250,6 +250,7 @@ def describe(names: tuple[str, ...], all_configs: bool, output_format: str, boot
 )
 @click.option(
     "--set",
+    "--config",
     "configs",
     multiple=True,
     metavar="KEY=VALUE",
