@@ -168,7 +168,8 @@ CASES = [
         "topic list -X security.protocol=SASL_PLAINTEXT -X sasl.mechanism=PLAIN -X sasl.username=a "
         "-X sasl.password=b",
         FAILURE,
-        "error: {broker} refused the login: this listener takes no SASL login; use security.protocol PLAINTEXT or SSL there\n"
+        "error: {broker} refused the login: this listener takes no SASL login; "
+        "use security.protocol PLAINTEXT or SSL there\n"
         f"  check -X sasl.mechanism, sasl.username and sasl.password, or the profile{MORE}E106\n",
     ),
     (
