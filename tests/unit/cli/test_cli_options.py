@@ -151,6 +151,10 @@ def test_every_shell_has_its_script(ottla, shell):
     assert "_OTTLA_COMPLETE" in ottla("completion", shell).out.decode()
 
 
+def test_fish_shows_descriptions_with_commas_whole(ottla):
+    assert 'string split --max 1 ","' in ottla("completion", "fish").out.decode()
+
+
 def test_a_login_replaces_that_of_the_profile_however_each_is_written(ottla, profiles, tmp_path):
     """A profile has a user; a delegation token is used by Java's login configuration, and the reverse."""
     profiles.write_text(
