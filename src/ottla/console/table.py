@@ -41,6 +41,8 @@ class View:
     query: tuple[Parameter, ...] = ()
     fragment: str = ""
     """The template of what htmx replaces; the whole page by default."""
+    correct: Callable[[Context, str], Awaitable[Data]] | None = None
+    """Reads the page to show if the query cannot be read, to correct it there; given what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
