@@ -12,7 +12,7 @@ from ottla.common.ids import TopicPartition
 from ottla.console.clusters.sampler import total_lag
 from ottla.console.context import Context
 from ottla.console.messages.expression import BadExpression, time_ms
-from ottla.console.table import Action, Data, Form, Outcome, Parameter, Section, UserError, View
+from ottla.console.table import MAX_INT64, Action, Data, Form, Outcome, Parameter, Section, UserError, View
 
 TARGETS = ("earliest", "latest", "offset", "time", "shift")
 SORTS = ("name", "state", "lag", "seconds")
@@ -218,9 +218,9 @@ async def _targets(
     committed: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     if target == "offset":
-        return dict.fromkeys(ranges, form.whole("value", least=0))
+        return dict.fromkeys(ranges, form.whole("value", least=0, most=MAX_INT64))
     if target == "shift":
-        by = form.whole("value")
+        by = form.whole("value", least=-MAX_INT64, most=MAX_INT64)
         return {at: committed.get(at, first) + by for at, (first, _) in ranges.items()}
     if target == "time":
         try:
