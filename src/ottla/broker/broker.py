@@ -362,7 +362,7 @@ class Broker:
             each.change_settings(maintenance_settings(config))
 
     async def _serve_metrics(self) -> None:
-        """Tell about this broker from now on, if it is to: that it starts, for now."""
+        """Serve metrics and health, if they are on: that the broker is starting, for now."""
         config = self.config
         place = metrics_place(config.ottla_metrics_listen or OFF, config.listener_list[0].host)
         if place is None:
@@ -373,7 +373,7 @@ class Broker:
         await bind_metrics(self._metrics, host, port, is_required=is_required)
 
     def _show_metrics(self, address: str) -> None:
-        """Tell everything, now that there is everything."""
+        """Serve all metrics, now that all parts exist."""
         metrics = self._metrics
         if metrics is not None:
             metrics.publish(

@@ -75,11 +75,11 @@ class BrokerAcls:
             self._authorizer.update(found)
 
     def allows(self, principal: str, host: str, operation: Operation, name: str) -> bool:
-        """Tell whether a principal may do something with a named resource, such as `Subject:orders-value`."""
+        """Return whether a principal may act on a named resource, such as `Subject:orders-value`."""
         return self._decide(principal, host, operation, ResourceType.TOPIC, name)
 
     def allows_on_cluster(self, principal: str, host: str, operation: Operation) -> bool:
-        """Tell whether a principal may do something with the whole service."""
+        """Return whether a principal may do something with the whole service."""
         return self._decide(principal, host, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def _decide(self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str) -> bool:

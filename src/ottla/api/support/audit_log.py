@@ -3,7 +3,7 @@
     {"time":"2026-11-16T18:30:00.123Z","event":"denied","principal":"User:bob","host":"10.0.0.7",
      "client_id":"etl","api":"Produce","operation":"WRITE","resource":"TOPIC","name":"orders","broker":1}
 
-A denial line tells how many more were left out since the last one: a client that retries must not fill the
+A denial line says how many more were left out since the last one: a client that retries must not fill the
 disk. Changes are always written. Names and numbers only: no value of a config, no password, no HMAC.
 """
 

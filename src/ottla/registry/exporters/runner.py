@@ -30,7 +30,7 @@ EVERY_S = 1.0
 
 
 class Elected(Protocol):
-    """Tells whether this process is the one that copies."""
+    """Whether this process is the one that copies."""
 
     @property
     def is_leader(self) -> bool:
