@@ -43,6 +43,11 @@ LAST_FOUND_BY_DISKS = {
 }
 """By `--workload disks`."""
 
+LAST_FOUND_BY_COMPACTION = {
+    "tombstones-are-not-waited-for": 19,
+}
+"""By `--workload compaction`."""
+
 LAST_FOUND_BY_TRANSACTIONS = {
     "ended-is-stable": 162,
     "no-new-epoch-on-abort": 3,
