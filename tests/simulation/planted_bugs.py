@@ -53,8 +53,8 @@ LAST_FOUND_BY_TRANSACTIONS = {
     "no-new-epoch-on-abort": 3,
     "no-index-on-followers": 0,
     "prepared-times-out": 1,
-    "forgotten-markers": 2,
-    "endless-markers": 50,
+    "forgotten-markers": 4,
+    "endless-markers": 0,
     "offsets-at-once": 1,
     "early-answers": 13,
 }

@@ -112,7 +112,7 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
     if disagrees:
         faults = _lone_leader(disagreeing, faults, session_timeout_s)
     faults += _rolled_back_store(Random(f"rolled back {seed}"), faults, session_timeout_s)
-    cleans_own_topics = Random(f"cleans {seed}").random() < CLEANS
+    cleans_own_topics = Random(f"own topics {seed}").random() < CLEANS
     cleaner = (EAGER_CLEANER | SMALL_SEGMENTS) if cleans_own_topics else {}
     return Plan(
         seed=seed,
