@@ -150,7 +150,7 @@ With an authorizer, or with `ottla.audit.file`, denials and administrative chang
 | `ottla.audit.enable` | true | off or on |
 | `ottla.audit.file` | none | a file (mode 0600); otherwise the broker's log, logger `ottla.audit` |
 | `ottla.audit.topic` | false | also in the topic `__audit` |
-| `ottla.audit.denials.per.second` | 10 | further denials are counted in `left_out` of the next line |
+| `ottla.audit.denials.per.second` | 10 | of one user; more are counted in `left_out` of the next line |
 
 A denial is a request for a named resource: a list from which names are left out is none. Changes of topics,
 partitions, configs, ACLs, delegation tokens, reassignments, elections and brokers are written by the
