@@ -344,6 +344,7 @@ class Broker:
                 self.clock,
                 maintenance_settings(self.config),
                 high_watermark=lambda log: self.partitions.high_watermark(log.topic_partition),
+                is_replicated=lambda log: self.partitions.is_replicated(log.topic_partition),
             )
             for each in self.log_directories.directories
         ]
