@@ -145,10 +145,15 @@ def name_check(name: str, value: str) -> None:
         raise WrongConfig(name, value, "String may not contain control sequences and must be non-empty")
 
 
+def java_regex(text: str) -> re.Pattern[str]:
+    """Compile a regular expression with Java's form of named groups; raise re.error."""
+    return re.compile(re.sub(r"(?<!\\)\(\?<(?=[A-Za-z])", "(?P<", text))
+
+
 def is_regex(name: str, value: str) -> None:
     """Check a regular expression."""
     try:
-        re.compile(value)
+        java_regex(value)
     except re.error as error:
         raise WrongConfig(name, value, f"Invalid regex: {error}") from None
 
