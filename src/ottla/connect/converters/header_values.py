@@ -89,7 +89,7 @@ class _Tokens:
 
     def quoted(self) -> str:
         """Take everything up to the closing quote."""
-        found = []
+        found: list[str] = []
         while self._at < len(self._tokens):
             token = self._tokens[self._at]
             self._at += 1

@@ -231,10 +231,10 @@ class MaskField(PartTransform):
             return schema, value
         fields = dict(self.fields_of(schema, value))
         for name in self.settings["fields"]:
-            kind = None if schema is None else schema.field(name)
-            if schema is None or kind is not None:
-                given = fields.get(name)
-                fields[name] = None if given is None else self._mask(given, kind and kind.schema)
+            field = None if schema is None else schema.field(name)
+            if schema is None or field is not None:
+                given, kind = fields.get(name), None if field is None else field.schema
+                fields[name] = None if given is None else self._mask(given, kind)
         return schema, fields
 
     def _mask(self, value: Any, schema: Schema | None) -> Any:
