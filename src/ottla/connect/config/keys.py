@@ -158,6 +158,17 @@ def is_regex(name: str, value: str) -> None:
         raise WrongConfig(name, value, f"Invalid regex: {error}") from None
 
 
+def are_regexes(name: str, value: list[str]) -> None:
+    """Check a list of regular expressions."""
+    for each in value:
+        is_regex(name, each)
+
+
+def any_of(patterns: Sequence[str]) -> re.Pattern[str]:
+    """Compile what matches one of some regular expressions."""
+    return java_regex("|".join(f"(?:{each})" for each in patterns) or "(?!)")
+
+
 def unique(name: str, value: list[str]) -> None:
     """Check that aliases differ."""
     if len(set(value)) != len(value):
