@@ -71,9 +71,8 @@ NOTES: dict[type, tuple[str, str]] = {
         "has `__debezium_unavailable_value` instead, which sinks for tables do not write; for a large "
         "`numeric` it has null: set `REPLICA IDENTITY FULL` for such tables. The slot advances after the "
         "records are in their topics. If a slot retains more WAL than `wal.retention.alarm.bytes`, the "
-        "worker logs an alarm and counts it in `ottla_connect_alarms`, also while the connector does not run. "
-        "Deleting "
-        "the connector does not drop the slot: `SELECT pg_drop_replication_slot('ottla')`.",
+        "worker logs an alarm and counts it in `ottla_connect_alarms`, also while the connector does not "
+        "run. Deleting the connector does not drop the slot: `SELECT pg_drop_replication_slot('ottla')`.",
     ),
     PostgresSink: (
         "exactly once",

@@ -15,7 +15,9 @@ from decimal import Decimal
 from types import NoneType
 from typing import Any
 
-from ottla.connect.connectors.postgres import (
+from ottla.connect.connectors.postgresql.columns import OF_COLUMN, Outcome, csv_of, outcome_of
+from ottla.connect.connectors.postgresql.columns import by_place as by_columns
+from ottla.connect.connectors.postgresql.database import (
     CONNECTION_KEYS,
     check_connection,
     connect,
@@ -25,9 +27,7 @@ from ottla.connect.connectors.postgres import (
     quoted,
     table_name,
 )
-from ottla.connect.connectors.postgres_columns import OF_COLUMN, Outcome, csv_of, outcome_of
-from ottla.connect.connectors.postgres_columns import by_place as by_columns
-from ottla.connect.connectors.postgres_rows import TABLE_KEYS, Row, RowMaker, check_modes, evolve
+from ottla.connect.connectors.postgresql.rows import TABLE_KEYS, Row, RowMaker, check_modes, evolve
 from ottla.connect.data.json_codec import FastPathMiss
 from ottla.connect.data.record import Record
 from ottla.connect.errors import ConnectError, RetriableError

@@ -1,4 +1,4 @@
-"""Rows for PostgreSQL in columns: what postgres_rows.py and the sink make of records one by one.
+"""Rows for PostgreSQL in columns: what rows.py and the sink make of records one by one.
 
 For JSON with schemas whose keys and values have one schema each, as those of change data capture. What needs
 a closer look raises FastPathMiss: other schemas in between, unusual types, values that the log does not have.
@@ -10,8 +10,8 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.connect.connectors.debezium import UNAVAILABLE
-from ottla.connect.connectors.postgres_rows import ENVELOPE
+from ottla.connect.connectors.postgresql.debezium import UNAVAILABLE
+from ottla.connect.connectors.postgresql.rows import ENVELOPE
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_codec import FastPathMiss
 from ottla.connect.data.json_columns import arrow_type, decimals_of, octets_of, parsed, payloads
