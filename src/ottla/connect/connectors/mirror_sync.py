@@ -134,11 +134,9 @@ class MirrorSync:
         wanted, excluded = (any_of(self._settings[key]) for key in ("groups", "groups.exclude"))
         for group in source.list_groups():
             name = group.group_id
-            if (
-                not wanted.fullmatch(name)
-                or excluded.fullmatch(name)
-                or name.startswith(("connect-", "spark-"))
-            ):
+            if not wanted.fullmatch(name) or excluded.fullmatch(name):
+                continue
+            if name.startswith(("connect-", "spark-")):
                 continue
             moved: dict[TopicPartition, int] = {}
             for place, committed in source.group_offsets(name).items():
