@@ -230,19 +230,27 @@ def _look_at_groups(services: Services, facts: BrokerFacts) -> Iterator[None]:
 
 
 def _is_stuck(services: Services, machine: GroupMachine, group_id: str, now_ms: int) -> bool:
-    """Return whether a group has members and unread records, and has committed nothing for a while."""
+    """Return whether members have committed nothing for a while of a partition that has unread records.
+
+    One partition is enough: its member may hang, or fail at a record again and again, while others work. What
+    a group committed of topics that it no longer reads does not count.
+    """
     group = machine.groups.get(group_id)
     if group is None or not getattr(group, "members", ()):
         return False
-    commits = [
-        offset.commit_ms
-        for partitions in machine.offsets.of_group(group_id).values()
-        for offset in partitions.values()
-    ]
-    if not commits or now_ms - max(commits) < STUCK_GROUP_MS:
-        return False
-    lags = services.groups.lag_now(machine, group_id)
-    return any(each.lag is not None and (each.lag.seconds or 0) * 1000 > STUCK_GROUP_MS for each in lags)
+    idle = {
+        (topic, partition)
+        for topic, partitions in machine.offsets.of_group(group_id).items()
+        if group.is_subscribed_to(topic)
+        for partition, offset in partitions.items()
+        if now_ms - offset.commit_ms >= STUCK_GROUP_MS
+    }
+    return bool(idle) and any(
+        each.lag is not None
+        and (each.lag.seconds or 0) * 1000 > STUCK_GROUP_MS
+        and (each.topic, each.partition) in idle
+        for each in services.groups.lag_now(machine, group_id)
+    )
 
 
 def _look_at_transactions(services: Services, facts: BrokerFacts) -> Iterator[None]:
@@ -258,6 +266,8 @@ def _look_at_transactions(services: Services, facts: BrokerFacts) -> Iterator[No
         producers = partition.log.producers
         if partition.is_leader and producers.transactions:
             for producer_id, entry in list(producers.producers.items()):
-                if entry.txn_first_offset >= 0 and entry.last_timestamp < oldest_ms:
+                # Records may bear old timestamps, as those of a backfill do.
+                last_ms = max(entry.last_timestamp, entry.appended_ms)
+                if entry.txn_first_offset >= 0 and last_ms < oldest_ms:
                     facts.hanging_transactions.add(f"{partition.topic_partition} (producer {producer_id})")
         yield
