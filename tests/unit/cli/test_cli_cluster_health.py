@@ -50,6 +50,8 @@ def test_a_dying_controller_is_named() -> None:
     found = examine(cluster(WELL), {}, reports(BrokerReport(1, "h:9091", "connection refused")))
     what = [each.what for each in found.findings]
     assert what[0].startswith("broker 1, the controller, at h:9091 does not answer: connection refused")
+    assert what[0].endswith("it leads 1 partition, which cannot be written or read")
+    assert found.findings[0].subjects == ("orders-0",)
     assert codes(found) == ["broker-down", "no-controller"]
     assert not found.is_healthy
 
