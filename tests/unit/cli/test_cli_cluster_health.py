@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.cli.test_cli_cluster import cluster
 
+from ottla.cli.cluster.storage import _print_directories
+from ottla.client.admin.cluster_admin import LogDirectory
 from ottla.client.admin.cluster_health import Examination, check_restart, examine
 from ottla.client.admin.health import BrokerReport
 
@@ -105,3 +108,10 @@ def test_no_restart_without_a_controller_or_with_another_broker_down() -> None:
     down = examine(cluster((1, (1, 2), (1, 2)), dead=3), {"orders": 1}, reports())
     assert not check_restart(down, 2).is_safe
     assert check_restart(down, 3).is_safe  # it is the one that is down
+
+
+def test_a_log_directory_without_space_is_called_full(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_directories(
+        {1: [LogDirectory("/a", None, 1 << 30, 0, {}), LogDirectory("/b", None, 1 << 30, 1 << 20, {})]}
+    )
+    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()[1:]] == ["full", "online"]
