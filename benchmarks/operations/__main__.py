@@ -162,7 +162,7 @@ def lost_partition(op: Operator) -> None:
     op.red("its disk is lost", "lost-disk", "offline", alerts=["OttlaLostDisk"])
     op.show("cluster", "health", code=1)
     op.logs()
-    op.show("cluster", "elect", "--unclean", "single:0", code=None)
+    op.show("cluster", "elect", "--unclean", "single:0", "--yes")
     seen = op.green("it is given up")
     op.expect(f"an alert of {seen.alerts}", any("OttlaUncleanElection" in each for each in seen.alerts))
     op.logs()

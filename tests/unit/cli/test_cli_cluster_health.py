@@ -115,3 +115,12 @@ def test_a_log_directory_without_space_is_called_full(capsys: pytest.CaptureFixt
         {1: [LogDirectory("/a", None, 1 << 30, 0, {}), LogDirectory("/b", None, 1 << 30, 1 << 20, {})]}
     )
     assert [line.split()[2] for line in capsys.readouterr().out.splitlines()[1:]] == ["full", "online"]
+
+
+def test_a_broker_that_is_gone_and_has_no_replicas_may_be_removed() -> None:
+    info = cluster((1, (1, 3), (1, 3)), (1, (1, 2), (1,)), dead=2)
+    (down,) = [each for each in examine(info, {}, reports()).findings if each.code == "broker-down"]
+    assert "ottla cluster decommission" not in down.fix
+    info = cluster((1, (1, 3), (1, 3)), dead=2)
+    (down,) = [each for each in examine(info, {}, reports()).findings if each.code == "broker-down"]
+    assert "ottla cluster decommission 2" in down.fix

@@ -96,6 +96,8 @@ class PartitionFacts:
     """The brokers that they wait for."""
     awaiting_directory: Tally = field(default_factory=Tally)
     """Of the whole cluster, on the controller: offline, and their records are on a lost disk."""
+    without_directory: list[int] = field(default_factory=list)
+    """The brokers that have lost it."""
 
 
 @dataclass(slots=True)
@@ -115,7 +117,10 @@ class BrokerFacts:
     loading_groups: int = 0
     loading_transactions: int = 0
     stuck_groups: Tally = field(default_factory=Tally)
+    unended_transactions: Tally = field(default_factory=Tally)
+    """Those that this broker coordinates and cannot end: partitions lack the marker."""
     hanging_transactions: Tally = field(default_factory=Tally)
+    """Those that are open in a partition here for too long."""
     ensemble: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -166,7 +171,9 @@ def quick_facts(services: Services) -> BrokerFacts:
     facts.loading_groups = services.groups.loading_count
     facts.loading_transactions = services.transactions.loading_count
     if controller.is_active:
-        for partitions in partitions_awaiting_directory(image).values():
+        awaiting = partitions_awaiting_directory(image)
+        facts.partitions.without_directory = sorted(awaiting)
+        for partitions in awaiting.values():
             for waiting in partitions:
                 facts.partitions.awaiting_directory.add(waiting)
     return facts
@@ -259,7 +266,7 @@ def _look_at_transactions(services: Services, facts: BrokerFacts) -> Iterator[No
             age_ms = facts.now_ms - each.last_update_ms
             is_late = each.has_timed_out(facts.now_ms - ENDING_MS)
             if is_late or (each.state.is_ending and age_ms > ENDING_MS):
-                facts.hanging_transactions.add(transactional_id)
+                facts.unended_transactions.add(transactional_id)
             yield
     oldest_ms = facts.now_ms - services.config.transaction_max_timeout_ms - ENDING_MS
     for partition in services.partitions:
