@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from confluent_kafka import Consumer, Producer
+from tests.waiting import wait_until
 
 from benchmarks.operations.operator import BROKERS, PARTITIONS, TOPIC, Operator
 
@@ -276,6 +277,25 @@ def expansion(op: Operator) -> None:
     op.logs()
 
 
+def automatic_balance(op: Operator) -> None:
+    op.add_broker(5)
+    op.show("config", "alter", "--set", "ottla.auto.balance.enable=true")
+
+    def is_even() -> bool:
+        held = Counter(node for each in op.partitions(TOPIC) for node in each.replicas)
+        return len(held) == 4 and max(held.values()) - min(held.values()) <= 1 and op.cluster.is_in_sync()
+
+    wait_until(is_even, "an even spread", 120)
+    op.green("four brokers, balanced")
+    op.show("config", "alter", "--unset", "ottla.auto.balance.enable")
+    op.show("cluster", "decommission", "5", "--yes")
+    op.cluster.stop(5)
+    op.show("cluster", "decommission", "5", "--yes")
+    del op.cluster.brokers[5]
+    op.green("three brokers")
+    op.logs()
+
+
 def disks_and_moves(op: Operator) -> None:
     op.show("cluster", "describe-log-dirs")
     op.show("cluster", "move-replicas", "1", f"{TOPIC}:0", "--to", str(op.cluster.disk(1, 2) / "ottla"))
@@ -395,6 +415,7 @@ INCIDENTS: dict[str, Callable[[Operator], None]] = {
     "too few replicas": too_few_replicas,
     "maintenance": maintenance,
     "another broker": expansion,
+    "automatic balance": automatic_balance,
     "disks and moves": disks_and_moves,
     "a transaction": transaction,
     "a stuck group": stuck_group,

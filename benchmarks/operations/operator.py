@@ -92,7 +92,7 @@ class DiskedCluster(ConditionedCluster):
     """Brokers with two disks each, JSON logs and metrics."""
 
     def __init__(self, data: Path) -> None:
-        self.metrics = {number: f"127.0.0.1:{free_port()}" for number in range(1, 5)}
+        self.metrics = {number: f"127.0.0.1:{free_port()}" for number in range(1, 6)}
         super().__init__(data, Conditions(clocks=True, ensemble=True), settings=SETTINGS)
 
     def disk(self, number: int, which: int = 1) -> Path:
