@@ -63,6 +63,16 @@ def controller_dies(op: Operator) -> None:
     op.logs()
 
 
+def broker_hangs(op: Operator) -> None:
+    op.cluster.pause(2)
+    op.red("broker 2 is stopped by SIGSTOP", "broker-down", alerts=["OttlaDown@2"])
+    op.show("cluster", "health", code=1)
+    op.expect("writes, led by others", not op.write(15))
+    op.cluster.resume(2)
+    op.green("broker 2 runs again")
+    op.logs()
+
+
 def rolling_restart(op: Operator) -> None:
     failed, op.load.slowest_s = sum(op.load.failed.values()), 0.0
     for number in BROKERS:
@@ -117,6 +127,22 @@ def all_full_disks(op: Operator) -> None:
     for each in fillers:
         each.unlink()
     op.green("there is space")
+    op.logs()
+
+
+def start_with_full_disk(op: Operator) -> None:
+    op.cluster.stop(3)
+    filler = op.fill(3, 1)
+    op.cluster.start(3)
+    seen = op.red("broker 3 starts with a full disk", "log-directory-offline")
+    op.expect(f"writes {seen.writes}", not seen.writes)
+    op.expect(f"readyz {seen.ready}", seen.ready[3] == 200)
+    op.show("cluster", "health", code=1)
+    op.logs()
+    filler.unlink()
+    op.show("cluster", "health", "--safe-to-restart", "3")
+    op.cluster.restart(3)
+    op.green("there is space, and it was restarted")
     op.logs()
 
 
@@ -404,10 +430,12 @@ INCIDENTS: dict[str, Callable[[Operator], None]] = {
     "a broker stops": broker_stops,
     "no quorum": quorum,
     "the controller dies": controller_dies,
+    "a broker hangs": broker_hangs,
     "a rolling restart": rolling_restart,
     "a disk is low": disk_is_low,
     "a disk is full": one_full_disk,
     "all disks are full": all_full_disks,
+    "a start with a full disk": start_with_full_disk,
     "a disk fails": failed_disk,
     "a clock is wrong": clock,
     "a partition is lost": lost_partition,
