@@ -134,7 +134,7 @@ def start_with_full_disk(op: Operator) -> None:
     op.cluster.stop(3)
     filler = op.fill(3, 1)
     op.cluster.start(3)
-    seen = op.red("broker 3 starts with a full disk", "log-directory-offline")
+    seen = op.red("broker 3 starts with a full disk", "disk-full")
     op.expect(f"writes {seen.writes}", not seen.writes)
     op.expect(f"readyz {seen.ready}", seen.ready[3] == 200)
     op.show("cluster", "health", code=1)

@@ -47,6 +47,8 @@ SETTINGS = {
 }
 COMMAND_WITHIN_S = 180
 MOST_LINES = 40
+AFTERWARDS = ("OttlaUncleanElection", "OttlaLostRecords", "OttlaLoopBlocked")
+"""Alerts about what happened in the last minutes."""
 
 
 @dataclass
@@ -303,9 +305,7 @@ class Operator:
         self.expect(f"{label}: healthz {seen.live}", set(seen.live.values()) == {200})
         self.expect(f"{label}: restarts {seen.safe_to_restart}", all(seen.safe_to_restart.values()))
         self.expect(f"{label}: controllers {seen.controllers}", seen.controllers == 1)
-        lasting = {
-            each for each in seen.alerts if not each.startswith(("OttlaUncleanElection", "OttlaLostRecords"))
-        }
+        lasting = {each for each in seen.alerts if not each.startswith(AFTERWARDS)}
         self.expect(f"{label}: alerts {lasting}", not lasting)
         return seen
 
