@@ -21,7 +21,6 @@ from ottla import __version__
 from ottla.api.dispatcher import Dispatcher
 from ottla.api.schema_validation.validator import SchemaValidator
 from ottla.api.support.audit_log import AuditFile, AuditLog, Sink, to_logger
-from ottla.api.support.audit_topic import AuditTopic
 from ottla.api.support.client_quotas import ClientQuotas
 from ottla.api.support.context import EncodedMetadata, ProducerIds, Services
 from ottla.api.support.fetch_sessions import FetchSessions
@@ -34,6 +33,7 @@ from ottla.broker.addresses import (
     endpoints,
     peer_address,
 )
+from ottla.broker.audit_topic import AuditTopic
 from ottla.broker.data_directory import (
     PreparedDirectories,
     StartError,
@@ -58,15 +58,15 @@ from ottla.broker.settings import (
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.live import DYNAMIC_KEYS, LiveConfig
-from ottla.common.config.metrics_keys import OFF, metrics_place
+from ottla.common.config.metrics_keys import OFF, automatic_host, metrics_place
 from ottla.common.ids import TopicPartition
 from ottla.controller.runner import Controller
 from ottla.coordinator.groups import GroupCoordinator
 from ottla.coordinator.marker_appender import MarkerAppender
 from ottla.coordinator.transactions import TransactionCoordinator
+from ottla.log.directories.flusher import Flusher
+from ottla.log.directories.log_directory import LogDirectoryError
 from ottla.log.disk import Disk, RealDisk
-from ottla.log.flusher import Flusher
-from ottla.log.log_directory import LogDirectoryError
 from ottla.log.maintenance import LogMaintenance
 from ottla.metadata.backup_file import Backup
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -344,6 +344,7 @@ class Broker:
                 self.clock,
                 maintenance_settings(self.config),
                 high_watermark=lambda log: self.partitions.high_watermark(log.topic_partition),
+                is_replicated=lambda log: self.partitions.is_replicated(log.topic_partition),
             )
             for each in self.log_directories.directories
         ]
@@ -362,9 +363,11 @@ class Broker:
             each.change_settings(maintenance_settings(config))
 
     async def _serve_metrics(self) -> None:
-        """Tell about this broker from now on, if it is to: that it starts, for now."""
+        """Serve metrics and health, if they are on: that the broker is starting, for now."""
         config = self.config
-        place = metrics_place(config.ottla_metrics_listen or OFF, config.listener_list[0].host)
+        has_authorizer = self.authorizer is not None
+        host = automatic_host(config.listener_list[0], has_authorizer=has_authorizer)
+        place = metrics_place(config.ottla_metrics_listen or OFF, host)
         if place is None:
             return
         host, port, is_required = place
@@ -373,7 +376,7 @@ class Broker:
         await bind_metrics(self._metrics, host, port, is_required=is_required)
 
     def _show_metrics(self, address: str) -> None:
-        """Tell everything, now that there is everything."""
+        """Serve all metrics, now that all parts exist."""
         metrics = self._metrics
         if metrics is not None:
             metrics.publish(

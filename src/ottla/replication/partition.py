@@ -20,7 +20,7 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
-from ottla.log.flusher import Flusher
+from ottla.log.directories.flusher import Flusher
 from ottla.log.log import Log
 from ottla.log.log_types import AppendResult, LogRead
 from ottla.protocol.errors import (
@@ -150,7 +150,7 @@ class Partition:
         raise UnknownLeaderEpoch(f"{epoch} > {self.leader_epoch}")
 
     def append(self, batch: memoryview, header: BatchHeader, is_validated: bool = False) -> AppendResult:
-        """Append one validated batch; `when_committed` tells when it is committed."""
+        """Append one validated batch; `when_committed` is called when it is committed."""
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere")
         log = self.log
@@ -165,7 +165,7 @@ class Partition:
         return appended
 
     def append_marker(self, marker: Marker) -> AppendResult:
-        """Append a transaction marker; `when_committed` tells when it is committed."""
+        """Append a transaction marker; `when_committed` is called when it is committed."""
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere")
         log = self.log

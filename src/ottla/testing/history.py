@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ottla.common.ids import TopicPartition
+from ottla.protocol.records.records import Record
 
 Read = tuple[int, bytes]
 """An offset and the value there."""
@@ -50,7 +51,7 @@ class Failed(NamedTuple):
     is_certain: bool
 
 
-class Sought(NamedTuple):
+class ReaderPositioned(NamedTuple):
     """A reader starts, or continues from another position."""
 
     at_s: float
@@ -71,7 +72,7 @@ class Polled(NamedTuple):
     leader_epoch: int
 
 
-class Left(NamedTuple):
+class ReaderStopped(NamedTuple):
     """A reader reads no more; it need not have seen everything."""
 
     at_s: float
@@ -107,7 +108,13 @@ class CommitRead(NamedTuple):
     since: int
 
 
-Event = Sent | Acked | Failed | Sought | Polled | Left | Committing | Committed | CommitRead
+def value_of(record: Record) -> bytes:
+    """Return what the history calls a record: its value, or the id in the header of a tombstone."""
+    return record.headers[0][1] or b"" if record.headers else record.value or b""
+
+
+ReaderEvent = ReaderPositioned | Polled | ReaderStopped
+Event = Sent | Acked | Failed | ReaderEvent | Committing | Committed | CommitRead
 
 
 class History:
@@ -143,7 +150,7 @@ class History:
 
     def sought(self, reader: str, place: TopicPartition, position: int) -> None:
         """Record the position that a reader continues from."""
-        self.events.append(Sought(self._now(), reader, place, position))
+        self.events.append(ReaderPositioned(self._now(), reader, place, position))
 
     def polled(
         self,
@@ -161,7 +168,7 @@ class History:
 
     def left(self, reader: str, place: TopicPartition) -> None:
         """Note that a reader stopped."""
-        self.events.append(Left(self._now(), reader, place))
+        self.events.append(ReaderStopped(self._now(), reader, place))
 
     def committing(self, group: str, generation: int, place: TopicPartition, offset: int) -> int:
         """Note that an offset is about to be committed; return the commit's number."""

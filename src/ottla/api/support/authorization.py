@@ -89,10 +89,11 @@ def deny(
 ) -> KafkaError:
     """Write a denial to the audit log; return its error.
 
-    `is_named` tells whether the request has the name: if it has an id, the answer must not tell the name.
+    `is_named` is whether the request has the name: if it has an id, the answer must not reveal the name.
     """
     if operation is None:
         operation = OPERATIONS[ctx.api_key, resource_type]
+    ctx.services.denials[operation.name] += 1
     if ctx.services.audit is not None:
         ctx.services.audit.denied(ctx, operation, resource_type, name)
     what = resource_type.name.lower().replace("_", " ")

@@ -18,11 +18,14 @@ from ottla.connect.sdk import Connector
 
 ALL_KEYS = {each.name: each for each in (*CONNECTOR_KEYS, *SOURCE_KEYS, *SINK_KEYS)}
 SECRET_WORDS = ("password", "secret", "token", "sasl.jaas.config", "basic.auth.user.info", "ssl.keystore.key")
-SERVER_WORDS = ("url", "host", "server", "endpoint", "address", "port")
+SERVER_WORDS = (
+    *("url", "uri", "host", "server", "endpoint", "address", "port", "proxy"),
+    *("arguments", "catalog", "driver"),
+)
 
 
 def is_secret(kind: type[Connector] | None, key: str) -> bool:
-    """Tell whether the value of a key must not be shown."""
+    """Return whether the value of a key must not be shown."""
     declared = {each.name: each for each in kind.keys}.get(key) if kind is not None else None
     if declared is not None:
         return declared.type == PASSWORD
@@ -36,6 +39,7 @@ _PARTS = tuple(
     for each in (
         r"(://[^/\s:@]*:)(?!\$\{)[^/\s@]+(?=@)",
         r"([?&;]password=)(?!\$\{)[^&;\s]+",
+        r"((?:^|,)\s*[\w.-]*(?:password|secret|token|credential|api-?key)[\w.-]*\s*=)(?!\s*\$\{)[^,]+",
         r"((?:^|,)\s*(?:proxy-)?(?:authorization|cookie|[\w-]*(?:api-?key|token|secret)[\w-]*)\s*:)(?!\s*\$\{)[^,]+",
     )
 )
@@ -88,5 +92,5 @@ def unmasked(new: Mapping[str, str], stored: Mapping[str, str] | None) -> dict[s
 
 
 def names_server(key: str) -> bool:
-    """Tell whether the value of a key decides who receives the secrets of the config."""
+    """Return whether the value of a key decides who receives the secrets of the config."""
     return key == "connector.class" or any(word in key.lower() for word in SERVER_WORDS)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.common.ids import TopicPartition
+from ottla.connect.config.keys import java_regex
 from ottla.connect.engine.sink_batches import BatchWriter
 from ottla.connect.engine.source_stream import COUNT_FILE, FORMAT, counted_records
 from ottla.connect.engine.spec import BASE_FILE, TaskSpec, checkpoint_name
@@ -47,7 +48,7 @@ RETRIABLE_SIGNS = (
 
 
 def is_retriable(trace: str) -> bool:
-    """Tell whether a task that failed so is worth another try."""
+    """Return whether a task that failed so is worth another try."""
     return any(each in trace for each in RETRIABLE_SIGNS)
 
 
@@ -227,4 +228,4 @@ def _topics(config: Mapping[str, str]) -> dict[str, str]:
         return {"assign": config["task.partitions"]}
     if config.get("topics", "").strip():
         return {"subscribe": config["topics"]}
-    return {"subscribePattern": config["topics.regex"]}
+    return {"subscribePattern": java_regex(config["topics.regex"]).pattern}

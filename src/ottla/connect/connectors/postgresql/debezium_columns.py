@@ -9,19 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.connect.connectors.debezium import (
+from ottla.connect.connectors.postgresql.debezium import (
     DATE,
     EPOCH_2000_MS,
     STREAM,
     TIMESTAMP,
-    UNAVAILABLE,
     Events,
     Position,
     Table,
+    unavailable,
 )
-from ottla.connect.connectors.pgoutput import RELATION, Begin, Change, Decoder, Relation, relation_id
-from ottla.connect.connectors.pgoutput_columns import INSERT, Texts, is_new_row, texts_of
-from ottla.connect.connectors.postgres_stream import is_visible
+from ottla.connect.connectors.postgresql.pgoutput import (
+    INSERT,
+    RELATION,
+    Begin,
+    Change,
+    Decoder,
+    Relation,
+    Texts,
+    is_new_row,
+    relation_id,
+    texts_of,
+)
+from ottla.connect.connectors.postgresql.stream import is_visible
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_codec import Encode, FastPathMiss, encoder_of
 from ottla.connect.data.json_columns import joined, json_texts, objects
@@ -110,8 +120,8 @@ def column_json(
         found = _fast_json(texts.column, oid, schema, convert, decimals)
     except pa.ArrowInvalid:  # infinity, and years that Arrow does not know
         found = json_texts(texts.column, schema, convert, decimals=decimals)
-    if texts.is_same is not None and schema.type == s.STRING:
-        found = pc.if_else(texts.is_same, f'"{UNAVAILABLE}"', found)
+    if texts.is_same is not None and (missing := unavailable(schema)) is not None:
+        found = pc.if_else(texts.is_same, encoder_of(schema, decimals)(missing), found)
     return found
 
 

@@ -13,8 +13,8 @@ from collections import deque
 from typing import Any
 
 from ottla.common.clock import SystemClock
-from ottla.connect.connectors.pgoutput import COMMIT, RELATION, commit_end
-from ottla.connect.connectors.postgres import SET_FORMS, quoted
+from ottla.connect.connectors.postgresql.database import SET_FORMS, quoted
+from ottla.connect.connectors.postgresql.pgoutput import COMMIT, RELATION, commit_end
 
 Row = tuple[int, int, bytes]
 """Position, transaction and message."""
@@ -163,7 +163,7 @@ def behind(rows: list[Row], after: int, upto: int | None) -> list[Row]:
 
 
 def is_visible(snapshot: str, xid: int) -> bool:
-    """Tell whether a snapshot (xmin:xmax:running) shows what a transaction did; numbers wrap at 32 bits."""
+    """Return whether a snapshot (xmin:xmax:running) shows what a transaction did; numbers wrap at 32 bits."""
     low, high, running = snapshot.split(":")
     full = int(low) & ~0xFFFFFFFF | xid
     if full < int(low) - (1 << 31):
