@@ -4,6 +4,7 @@ Each says what happened, and what to type. `{folder}` is an empty folder. The co
 the broker does; `WITHOUT` hides a package from them.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -313,6 +314,23 @@ def test_an_output_that_cannot_be_written_is_no_traceback(words, output):
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     full = "error: cannot write: No space left on device\n"
     assert (done.returncode, done.stderr) == ((FAILURE, full) if "full" in output else (0, ""))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("gr\xfc\xdfe", "characters other than"), (b"\xff", "is not UTF-8")]
+)
+def test_arguments_in_a_locale_without_utf_8(ottla_broker, name, said):
+    words = ("group", "describe", name) if name == b"\xff" else ("topic", "create", name)
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla.cli", *words, "-b", ottla_broker.bootstrap_servers],
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == FAILURE
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_pipeline_without_spark_shows_the_extra_and_no_traceback(ottla, tmp_path, monkeypatch, capfd):

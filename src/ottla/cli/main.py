@@ -138,7 +138,9 @@ def main(args: Sequence[str] | None = None) -> None:
     # kio imports hypothesis, a test tool, if it is installed: 0.2 s that no command needs.
     sys.modules.setdefault("hypothesis", cast(ModuleType, None))
     _open_missing_streams()
-    sys.exit(run(sys.argv[1:] if args is None else args))
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # in a locale without UTF-8
+    typed = [os.fsencode(each).decode("utf-8", "surrogateescape") for each in sys.argv[1:]]
+    sys.exit(run(typed if args is None else args))
 
 
 def _open_missing_streams() -> None:
@@ -194,6 +196,11 @@ def run(args: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 130
+    except UnicodeEncodeError as error:
+        if error.reason != "surrogates not allowed":
+            raise
+        Problem(f"{os.fsencode(error.object)!r} is not UTF-8").show()
+        return 1
     except OSError as error:
         if error.errno not in _CANNOT_WRITE:
             raise
