@@ -5,7 +5,9 @@ the broker does; `WITHOUT` hides a package from them.
 """
 
 import os
+import pty
 import re
+import signal
 import subprocess
 import sys
 
@@ -331,6 +333,22 @@ def test_arguments_in_a_locale_without_utf_8(ottla_broker, name, said):
     assert done.returncode == FAILURE
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_at_a_question_ends_the_command(ottla_broker):
+    where = ("-b", ottla_broker.bootstrap_servers)
+    assert run(["topic", "create", "kept", *where]) == 0
+    controller, terminal = pty.openpty()
+    command = [sys.executable, "-m", "ottla.cli", "topic", "delete", "kept", *where]
+    with subprocess.Popen(command, stdin=terminal, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        question = "Delete kept and all their records? [y/N]:"
+        assert process.stderr.read(len(question)) == question
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr.read().strip() == "interrupted"
+    os.close(controller)
+    os.close(terminal)
 
 
 def test_a_pipeline_without_spark_shows_the_extra_and_no_traceback(ottla, tmp_path, monkeypatch, capfd):
