@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import struct as packing
-from decimal import Decimal
 from typing import Any, ClassVar
 
 from ottla.connect.config.keys import BOOLEAN, HIGH, INT, LOW, ConfigKey
@@ -48,22 +46,10 @@ def as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return java_float_text(value)
+        return header_values.java_float_text(value)
     if isinstance(value, dict | list):
         return json.dumps(to_json(None, value), separators=(",", ":"), ensure_ascii=False)
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def java_float_text(value: float) -> str:
-    """Return a number as Java's Double.toString: 1.0E7 from 10^7 on, and 1.0E-4 below 10^-3."""
-    if value != value or value in (math.inf, -math.inf):
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    text = "".join(map(str, digits)).rstrip("0") or "0"
-    power = int(exponent) + len(digits) - 1
-    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{power}"
 
 
 class ByteArrayConverter(Converter):
