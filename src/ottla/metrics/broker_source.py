@@ -28,7 +28,7 @@ async def health(view: BrokerView, samples: Samples) -> list[BrokerFinding]:
     put(own_metrics.STALLED, facts.partitions.stalled.count)
     put(own_metrics.AWAITING_DIRECTORY, facts.partitions.awaiting_directory.count)
     put(own_metrics.STUCK_GROUPS, facts.stuck_groups.count)
-    put(own_metrics.HANGING, facts.hanging_transactions.count)
+    put(own_metrics.HANGING, facts.unended_transactions.count + facts.hanging_transactions.count)
     counts = Counter(each.code for each in found)
     for code in CODES:
         put(own_metrics.FINDINGS, counts[code], code)
@@ -65,6 +65,12 @@ def network(view: BrokerView, samples: Samples) -> None:
     put(own_metrics.REJECTED, stats.rejected)
     put(own_metrics.THROTTLED_CONNECTIONS, stats.throttled)
     put(own_metrics.REFUSED_FRAMES, stats.refused_frames)
+    put(own_metrics.HANDSHAKES, stats.handshakes, "ok")
+    put(own_metrics.HANDSHAKES, stats.failed_handshakes, "failed")
+    for (mechanism, is_ok), count in services.logins.items():
+        put(own_metrics.LOGINS, count, mechanism, "ok" if is_ok else "failed")
+    for operation, count in services.denials.items():
+        put(own_metrics.DENIALS, count, operation)
     put(own_metrics.NETWORK_BYTES, stats.bytes_in, "in")
     put(own_metrics.NETWORK_BYTES, stats.bytes_out, "out")
     put(own_metrics.READ_PAUSES, stats.waits)

@@ -123,7 +123,8 @@ def plan_moves(
 ) -> Plan:
     """Return the new replicas of these partitions; raise Problem if there are too few brokers.
 
-    Brokers in `closed` are in maintenance: they get nothing.
+    Brokers in `closed` are in maintenance: they get nothing. Without `even` only what must move does, to
+    where the least is.
     """
     chosen = info.alive if targets is None else list(dict.fromkeys(targets))
     for node_id in chosen:
@@ -140,6 +141,7 @@ def plan_moves(
             even=even,
             weights=weights,
             closed=() if targets else closed,
+            beside=None if even else {at: info.target(at) for at in info.partitions.keys() - {*partitions}},
         )
     except ValueError as error:
         raise Problem(str(error), _hint_for_more_brokers(info, partitions, len(chosen))) from None
