@@ -34,11 +34,12 @@ from ottla.testing.history import (
     Committing,
     Failed,
     History,
-    Left,
     Polled,
     Read,
+    ReaderEvent,
+    ReaderPositioned,
+    ReaderStopped,
     Sent,
-    Sought,
 )
 
 Logs = Mapping[TopicPartition, Sequence[Read]]
@@ -172,7 +173,7 @@ class _Facts:
         self.sends: dict[int, Sent] = {}
         self.acks: list[Acked] = []
         self.failed_for_certain: set[int] = set()
-        self.reads: list[Polled | Sought | Left] = []
+        self.reads: list[ReaderEvent] = []
         self.commits: dict[int, Committing] = {}
         self.confirmed: list[int] = []
         self.known_before: dict[int, int] = {}
@@ -198,7 +199,7 @@ class _Facts:
                     self.reads.append(event)
                     if event.records:
                         known[event.place] = max(known[event.place], event.records[-1][0])
-                case Sought() | Left():
+                case ReaderPositioned() | ReaderStopped():
                     self.reads.append(event)
                 case Committing():
                     self.commits[event.number] = event
@@ -288,10 +289,10 @@ def _check_polls(facts: _Facts, logs: Logs) -> Iterator[Violation]:
     watermarks: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
     for event in facts.reads:
         reads = (event.reader, event.place)
-        if isinstance(event, Left):
+        if isinstance(event, ReaderStopped):
             positions.pop(reads, None)
             continue
-        if isinstance(event, Sought):
+        if isinstance(event, ReaderPositioned):
             positions[reads] = event.position
             continue
         yield from _check_poll(event, positions.get(reads, event.position))

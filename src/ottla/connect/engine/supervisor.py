@@ -20,7 +20,7 @@ from ottla.connect.engine.spec import TaskSpec
 log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 20.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+INITIAL_BACKOFF_S, MAX_BACKOFF_S = 1.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class EngineSupervisor:
         async with self._starting:
             if self._process is None or self._process.returncode is not None:
                 if self._failures:
-                    await asyncio.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (self._failures - 1)))
+                    await asyncio.sleep(min(MAX_BACKOFF_S, INITIAL_BACKOFF_S * 2 ** (self._failures - 1)))
                 if self._closed:
                     return
                 await self._launch()

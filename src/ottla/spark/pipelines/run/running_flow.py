@@ -22,7 +22,7 @@ from ottla.spark.pipelines.run.progress import (
 
 # The restart policy of a flow. Pure code.
 
-FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000, 60_000
+INITIAL_WAIT_MS, MAX_WAIT_MS = 1_000, 60_000
 
 
 @dataclass
@@ -37,8 +37,8 @@ class Restarts:
         self.failures += 1
         if self.failures > self.most:
             return None
-        doubled: int = FIRST_WAIT_MS << (self.failures - 1)
-        return min(LONGEST_WAIT_MS, doubled)
+        doubled: int = INITIAL_WAIT_MS << (self.failures - 1)
+        return min(MAX_WAIT_MS, doubled)
 
     def progressed(self) -> None:
         """Reset the count after a finished batch."""
