@@ -17,7 +17,7 @@ from ottla.connect.engine.spec import TaskSpec
 from ottla.connect.errors import DataError, WrongConfig
 from ottla.connect.options import DEFAULT_CONVERTERS
 
-CASES = 3_000
+CASES = 2_000
 LENIENT = (
     "Cannot list fields on non-struct type",  # SetSchemaMetadata of a number
     "objects supported for [mask fields], found: null",
