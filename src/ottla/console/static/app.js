@@ -42,13 +42,14 @@
 
   // Clicks: dialogs, menu, copy, toggles.
   document.addEventListener("click", (event) => {
-    const target = event.target.closest("[data-open],[data-close],[data-copy],.menu,#theme,#save-filter,#search-cancel,#tail-pause,#scan-start,#scan-cancel,[data-range]");
+    const target = event.target.closest("[data-open],[data-close],[data-copy],.menu,#theme,#all-filters,#save-filter,#search-cancel,#tail-pause,#scan-start,#scan-cancel,[data-range]");
     $$("details.more[open]").forEach((each) => { if (!each.contains(event.target)) each.open = false; });
     if (!target) return;
     if (target.dataset.open) { const dialog = document.getElementById(target.dataset.open); if (dialog) dialog.showModal(); }
     else if ("close" in target.dataset) target.closest("dialog").close();
     else if ("copy" in target.dataset) copyValue(target);
     else if (target.id === "theme") switchTheme();
+    else if (target.id === "all-filters") { $("#filters").classList.add("open"); $("#filters [name=partition]").focus(); }
     else if (target.id === "save-filter") saveFilter();
     else if (target.id === "search-cancel") stopSearch("cancelled");
     else if (target.id === "tail-pause") pauseTail(target);
