@@ -32,10 +32,10 @@ from dataclasses import dataclass, field
 from ottla.common.clock import Clock
 from ottla.common.yielding import LOGS_PER_SLICE, in_slices
 from ottla.log.compaction.log_cleaner import CleanerSettings, LogCleaner
+from ottla.log.directories.flusher import Flusher
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.disk import Disk
-from ottla.log.flusher import Flusher
 from ottla.log.log import Log
-from ottla.log.log_directory import LogDirectory
 from ottla.log.retention import apply_retention
 from ottla.protocol.errors import KafkaError
 

@@ -11,9 +11,9 @@ from ottla.common.clock import Clock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.topic import TopicConfig
 from ottla.common.ids import TopicPartition
-from ottla.log.flusher import Flusher
+from ottla.log.directories.flusher import Flusher
+from ottla.log.directories.log_directories import LogDirectories
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directories import LogDirectories
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, diff_images
 from ottla.metadata.records import ConfigResource
 from ottla.protocol.errors import (

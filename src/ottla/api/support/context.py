@@ -107,7 +107,7 @@ if TYPE_CHECKING:
     from ottla.controller.runner import Controller
     from ottla.coordinator.groups import GroupCoordinator
     from ottla.coordinator.transactions import TransactionCoordinator
-    from ottla.log.log_directories import LogDirectories
+    from ottla.log.directories.log_directories import LogDirectories
     from ottla.metadata.state import ClusterState
     from ottla.replication.directory_moves import DirectoryMoves
     from ottla.replication.purgatory import Purgatory

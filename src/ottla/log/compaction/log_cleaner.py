@@ -23,7 +23,7 @@ from ottla.common.yielding import LOGS_PER_SLICE, in_slices
 from ottla.log.compaction.job import CannotCompact, CompactionJob, LogChanged
 from ottla.log.compaction.offset_map import DEFAULT_LOAD_FACTOR
 from ottla.log.compaction.policy import CleanableStats, compute_cleanable_stats
-from ottla.log.directory_checkpoints import DirectoryCheckpoints
+from ottla.log.directories.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.log import Log
 from ottla.log.storage import Storage
 from ottla.protocol.errors import KafkaError, KafkaStorageError
