@@ -39,6 +39,8 @@ MAX_COLUMNS = 12
 MAX_EXPORTED = 10_000_000
 DETAIL_BYTES = 64 * 1024
 ALL_BYTES = 8 * 1024 * 1024
+INLINE_BYTES = 1024 * 1024
+"""Larger values are loaded as pages of their own, so that several of them do not add up in one."""
 SEARCHED_BYTES = 32 * 1024 * 1024
 """Larger values are searched in their beginning only, which the progress says: parsing takes memory."""
 BLANK = {
@@ -334,6 +336,7 @@ async def message(ctx: Context) -> Data:
         "pretty": {"key": found.key.pretty(), "value": found.value.pretty()},
         "can_load_more": found.value.is_cut and limit < ALL_BYTES,
         "all_bytes": ALL_BYTES,
+        "inline_bytes": INLINE_BYTES,
         "shown_bytes": limit,
         "is_masked": bool(found.masking),
         "leader_epoch": record.leader_epoch,
