@@ -7,6 +7,8 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from ottla.console.problems import EXPECTED, as_user_error
+
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
 KEEP_ALIVE_S = 15.0
 KEEP_ALIVE = b": still here\n\n"
@@ -38,3 +40,17 @@ async def kept_alive(events: AsyncIterator[bytes], every_s: float = KEEP_ALIVE_S
         if coming is not None:
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
+
+
+async def reported(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the events, then `end`, or `problem` with what stopped them."""
+    try:
+        async for each in events:
+            yield each
+    except EXPECTED as error:
+        yield event("problem", str(as_user_error(error)))
+    except Exception as error:
+        yield event("problem", str(error) or type(error).__name__)
+        raise
+    else:
+        yield event("end", {})

@@ -280,6 +280,7 @@
   };
   let tailing = null, isResting = false, tailTotals = { written: 0, skipped: 0 };
   const restTail = () => { if (tailing) { tailing.close(); tailing = null; isResting = true; } };
+  const tailState = (word, style) => { $("#tail-state").textContent = word; $("#tail-state").className = "badge " + style; };
   const startTail = (box) => {
     isResting = false;
     tailing = new EventSource(box.dataset.src);
@@ -291,13 +292,13 @@
       $("#tail-text").textContent = `${rate(tick.rate)} records/s; ${since}`;
     });
     tailing.addEventListener("problem", (event) => { $("#tail-text").textContent = JSON.parse(event.data); });
-    tailing.onerror = () => { $("#tail-state").textContent = "interrupted"; };
-    tailing.onopen = () => { $("#tail-state").textContent = "live"; };
+    tailing.onerror = () => tailState("interrupted", "bad");
+    tailing.onopen = () => tailState("live", "good");
     addEventListener("pagehide", () => tailing && tailing.close());
   };
   const pauseTail = (button) => {
     const box = $("#tail");
-    if (tailing) { tailing.close(); tailing = null; button.textContent = "Continue"; $("#tail-state").textContent = "paused"; }
+    if (tailing) { tailing.close(); tailing = null; button.textContent = "Continue"; tailState("paused", "calm"); }
     else { startTail(box); button.textContent = "Pause"; }
   };
 
