@@ -120,6 +120,7 @@ class LogMaintenance:
         settings: MaintenanceSettings | None = None,
         *,
         high_watermark: Callable[[Log], int] = lambda log: log.log_end_offset,
+        is_replicated: Callable[[Log], bool] = lambda log: True,
     ) -> None:
         self.settings = settings or MaintenanceSettings()
         self.remover = FileRemover(directory.storage.disk, clock)
@@ -129,6 +130,7 @@ class LogMaintenance:
             directory.logs.values,
             clock,
             stable_offset=lambda log: last_stable_offset(log, high_watermark(log)),
+            is_replicated=is_replicated,
             remove_later=self.remover.remove_later,
             settings=self.settings.cleaner,
         )

@@ -119,6 +119,11 @@ class PartitionRegistry:
         partition = self._hosted.get(topic_partition.topic, {}).get(topic_partition.partition)
         return 0 if partition is None else partition.high_watermark
 
+    def is_replicated(self, topic_partition: TopicPartition) -> bool:
+        """Return whether all replicas of a partition are in sync, so that each has what is committed."""
+        image = self._image.partition(*topic_partition)
+        return not self._fenced and image is not None and set(image.isr) == set(image.replicas)
+
     def traffic_of(self, topic: str | UUID | None) -> TopicTraffic:
         """Return the counters for a topic from a client's request, by name or topic id."""
         if isinstance(topic, UUID):

@@ -55,6 +55,7 @@ class Place:
             self.directory.logs.values,
             self.clock,
             stable_offset=lambda log: log.log_end_offset,
+            is_replicated=lambda log: True,
             remove_later=self.remove,
         )
 

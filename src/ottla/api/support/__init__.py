@@ -3,7 +3,7 @@
 Reading order:
 
     context                     RequestContext and Services: what every handler receives
-    authorization               who may do what
+    authentication, authorization    who a client is, and what it may do
     audit_log                   the audit log
     client_quotas               quotas of users and client ids
     config_changes, token_messages   what two or three APIs share

@@ -1,4 +1,4 @@
-"""Write the audit log: denied operations and changes, with their principals, as JSON lines.
+"""Write the audit log: denied operations, failed logins and changes, with their principals, as JSON lines.
 
     {"time":"2026-11-16T18:30:00.123Z","event":"denied","principal":"User:bob","host":"10.0.0.7",
      "client_id":"etl","api":"Produce","operation":"WRITE","resource":"TOPIC","name":"orders","broker":1}
@@ -84,20 +84,41 @@ class AuditLog:
         self, ctx: RequestContext, operation: Operation, resource_type: ResourceType, name: str
     ) -> None:
         """Write a denial, if its user had not too many in this second."""
+        if self._has_room(ctx.connection.principal):
+            resource = _resource(resource_type, name)
+            self._write("denied", ctx, operation=operation.name, **resource, **self._left_out_since())
+
+    def login_failed(self, ctx: RequestContext, mechanism: str, reason: str) -> None:
+        """Write a login that failed, if its address had not too many in this second."""
+        if self._has_room(ctx.connection.host):
+            self._write(
+                "denied",
+                ctx,
+                operation="LOGIN",
+                resource="MECHANISM",
+                name=mechanism,
+                allowed=False,
+                error=reason[:MAX_NAME_CHARS],
+                **self._left_out_since(),
+            )
+
+    def _has_room(self, user: str) -> bool:
         second = self._clock.mono_ms() // 1000
         if second != self._second:
             self._second = second
             self._written.clear()
-        written, user = self._written, ctx.connection.principal
+        written = self._written
         if written[user] >= self._denials_per_second or (
             user not in written and len(written) >= MAX_USERS_WITH_DENIALS
         ):
             self._left_out += 1
-            return
+            return False
         written[user] += 1
-        more: dict[str, Any] = {"left_out": self._left_out} if self._left_out else {}
-        self._left_out = 0
-        self._write("denied", ctx, operation=operation.name, **_resource(resource_type, name), **more)
+        return True
+
+    def _left_out_since(self) -> dict[str, Any]:
+        left_out, self._left_out = self._left_out, 0
+        return {"left_out": left_out} if left_out else {}
 
     def changed(self, ctx: RequestContext, resource_type: str, name: str, error: KafkaError | None) -> None:
         """Write an administrative change, also one that failed."""

@@ -138,7 +138,8 @@ and the owner and the renewers of one have 4,096 characters together; Kafka has 
 
 ## Audit log
 
-With an authorizer, or with `ottla.audit.file`, denials and administrative changes are written as JSON lines:
+With an authorizer, or with `ottla.audit.file`, denials, failed logins and administrative changes are written
+as JSON lines:
 
 ```json
 {"time":"2026-11-16T18:30:00.123Z","event":"denied","principal":"User:bob","host":"10.0.0.7","client_id":"etl","api":"PRODUCE","operation":"WRITE","resource":"TOPIC","name":"orders","allowed":false,"broker":1}
@@ -150,11 +151,13 @@ With an authorizer, or with `ottla.audit.file`, denials and administrative chang
 | `ottla.audit.enable` | true | off or on |
 | `ottla.audit.file` | none | a file (mode 0600); otherwise the broker's log, logger `ottla.audit` |
 | `ottla.audit.topic` | false | also in the topic `__audit` |
-| `ottla.audit.denials.per.second` | 10 | of one user; more are counted in `left_out` of the next line |
+| `ottla.audit.denials.per.second` | 10 | of one user (logins: of one address); `left_out` counts the others |
 
-A denial is a request for a named resource: a list from which names are left out is none. Changes of topics,
-partitions, configs, ACLs, delegation tokens, reassignments, elections and brokers are written by the
-controller; `error` names why one failed. Values are never written: a config change names its keys only.
+A denial is a request for a named resource: a list from which names are left out is none. A failed login has
+the operation `LOGIN` and the mechanism as its name. Changes of topics, partitions, configs, ACLs, delegation
+tokens, reassignments, elections and brokers are written by the controller; deleted records, groups and
+offsets, moves between directories and aborted transactions by the broker that does them;
+`error` names why one failed. Values are never written: a config change names its keys only.
 """
 
 

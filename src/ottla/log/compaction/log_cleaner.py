@@ -96,6 +96,7 @@ class LogCleaner:
         clock: Clock,
         *,
         stable_offset: Callable[[Log], int],
+        is_replicated: Callable[[Log], bool],
         remove_later: Callable[[Iterable[str], int], None],
         settings: CleanerSettings | None = None,
     ) -> None:
@@ -106,6 +107,7 @@ class LogCleaner:
         self._logs = logs
         self._clock = clock
         self._stable_offset = stable_offset
+        self._is_replicated = is_replicated
         self._remove_later = remove_later
         self._stopping = Event()
         self._checkpoints = checkpoints
@@ -184,6 +186,7 @@ class LogCleaner:
             stats,
             producers=dict(log.producers.producers),
             now_ms=self._clock.wall_ms(),
+            keep_deletes=not self._is_replicated(log),
             map_bytes=settings.dedupe_buffer_bytes,
             load_factor=settings.load_factor,
             throttle=Throttle(self._clock, self._stopping, lambda: self.settings.max_bytes_per_second),
