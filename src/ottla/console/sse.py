@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from ottla.common.tasks import cancel_and_wait
 from ottla.console.problems import EXPECTED, as_user_error
 
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
@@ -37,9 +38,7 @@ async def kept_alive(events: AsyncIterator[bytes], every_s: float = KEEP_ALIVE_S
                 return
             yield found
     finally:
-        if coming is not None:
-            coming.cancel()
-            await asyncio.gather(coming, return_exceptions=True)
+        await cancel_and_wait(coming)
 
 
 async def reported(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
