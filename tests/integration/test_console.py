@@ -142,7 +142,7 @@ def test_a_search_can_be_continued(api: httpx.Client, start: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["newest", "", "oldest"])
-def test_a_search_begins_where_it_is_told(api: httpx.Client, start: str) -> None:
+def test_a_search_begins_at_the_given_position(api: httpx.Client, start: str) -> None:
     query = {"where": "$.n >= 0", "limit": "5", "start": start}
     found = events(api.get("/topics/orders/search", params=query).text)
     keys = [

@@ -163,7 +163,7 @@ def test_an_acl_is_explained_created_and_lets_alice_in(
     chief.check()
 
 
-def test_whoever_may_describe_the_cluster_and_create_is_an_operator(
+def test_a_user_that_may_describe_the_cluster_and_create_is_an_operator(
     guarded: RunningConsole, new_browser: NewBrowser
 ) -> None:
     browser = new_browser(guarded.url)
