@@ -67,7 +67,7 @@ def stored(broker: OttlaBroker, topic: str) -> dict[str, Any]:
     return found
 
 
-def test_other_names_are_refused_where_nobody_logs_in(worker: RunningWorker) -> None:
+def test_other_names_are_refused_without_login(worker: RunningWorker) -> None:
     """A page whose name resolves to this machine could have files read and sent away."""
     for host, status in (("evil.example:8083", 421), ("localhost:8083", 200)):
         assert httpx.get(f"{worker.url}/connectors", headers={"host": host}).status_code == status

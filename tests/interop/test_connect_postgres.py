@@ -796,7 +796,7 @@ def test_what_has_been_sent_is_read_at_once(server: PostgresServer, database: An
     assert calls < 100
 
 
-def test_an_ended_stream_goes_on_where_it_was(server: PostgresServer, database: Any) -> None:
+def test_an_ended_stream_continues_at_its_position(server: PostgresServer, database: Any) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     capture = Capture(server, **{"table.include.list": "public.t"})
     capture.everything()
