@@ -308,6 +308,8 @@ def test_wrong_requests_get_connects_answers(worker: RunningWorker) -> None:
     assert worker("POST", "/connectors", {"name": "x", "config": {}}).status == 400
     assert worker("POST", "/connectors", {"name": "x", "config": {**DATAGEN, "name": "y"}}).status == 400
     assert worker("POST", "/connectors", b"{").status == 400
+    misspelt = worker("POST", "/connectors", {"name": "x", "config": DATAGEN, "initialState": "PAUSED"})
+    assert (misspelt.status, "initialState" in misspelt.body["message"]) == (400, True)
     assert worker("POST", "/connectors", {"name": "x" * 40_000, "config": DATAGEN}).status == 400
     invalid = worker(
         "POST", "/connectors", {"name": "x", "config": {"connector.class": "DatagenSource", "rate": "a"}}
