@@ -82,11 +82,13 @@ def check(
     return _at_most(found)
 
 
-def check_compacted(history: History, logs: Logs, replicas: Mapping[str, Logs]) -> list[Violation]:
+def check_compacted(
+    history: History, logs: Logs, replicas: Mapping[str, Logs], starts: Mapping[TopicPartition, int]
+) -> list[Violation]:
     """Return all violations of compacted topics: `logs` is what a reader gets in the end.
 
     Values begin with their key, and `=` or, if they delete it, `-`. Of each key the newest record that anyone
-    knows of is there, in each replica, or nothing if it is a tombstone.
+    knows of is there, in each replica, or nothing if it is a tombstone, or below `starts`: it may be deleted.
     """
     facts = _Facts(history)
     found = [
@@ -94,7 +96,7 @@ def check_compacted(history: History, logs: Logs, replicas: Mapping[str, Logs]) 
         *_check_values(facts, logs),
         *_check_order(facts, logs),
         *(each for each in _check_polls(facts, logs) if each.name != "poll-skip"),
-        *_check_keys(facts, logs, {"the reader": logs, **replicas}),
+        *_check_keys(facts, logs, {"the reader": logs, **replicas}, starts),
     ]
     return _at_most(found)
 
@@ -117,7 +119,9 @@ def _newest(records: Iterable[Read]) -> dict[bytes, Read]:
     return newest
 
 
-def _check_keys(facts: _Facts, logs: Logs, replicas: Mapping[str, Logs]) -> Iterator[Violation]:
+def _check_keys(
+    facts: _Facts, logs: Logs, replicas: Mapping[str, Logs], starts: Mapping[TopicPartition, int]
+) -> Iterator[Violation]:
     """Check that each key has its newest value everywhere."""
     known: dict[TopicPartition, list[Read]] = defaultdict(list)
     placed = set()
@@ -142,6 +146,8 @@ def _check_keys(facts: _Facts, logs: Logs, replicas: Mapping[str, Logs]) -> Iter
                 continue
             there = _newest(those[place])
             for key, newest in due.items():
+                if newest[0] < starts.get(place, 0):
+                    continue
                 found = there.get(key)
                 may_be_deleted = is_tombstone(newest[1]) or (place, key) in unplaced
                 is_deleted = found is None or is_tombstone(found[1])
