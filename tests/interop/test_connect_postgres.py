@@ -18,7 +18,7 @@ from ottla.connect.connectors import postgres_cdc
 from ottla.connect.connectors.postgres_cdc import PostgresCdcSource
 from ottla.connect.connectors.postgres_sink import PostgresSink
 from ottla.connect.connectors.postgres_source import PostgresSource
-from ottla.connect.connectors.postgres_stream import CannotStream, is_visible
+from ottla.connect.connectors.postgresql.stream import CannotStream, is_visible
 from ottla.connect.converters.plain import JsonConverter
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_form import schema_to_json, to_json

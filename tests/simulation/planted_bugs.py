@@ -43,13 +43,18 @@ LAST_FOUND_BY_DISKS = {
 }
 """By `--workload disks`."""
 
+LAST_FOUND_BY_COMPACTION = {
+    "tombstones-are-not-waited-for": 19,
+}
+"""By `--workload compaction`."""
+
 LAST_FOUND_BY_TRANSACTIONS = {
     "ended-is-stable": 162,
     "no-new-epoch-on-abort": 3,
     "no-index-on-followers": 0,
     "prepared-times-out": 1,
-    "forgotten-markers": 2,
-    "endless-markers": 50,
+    "forgotten-markers": 4,
+    "endless-markers": 0,
     "offsets-at-once": 1,
     "early-answers": 13,
 }

@@ -13,8 +13,12 @@ from kio.schema.errors import ErrorCode
 from ottla.api.support.authorization import require
 from ottla.api.support.brief_wait import BriefWait
 from ottla.api.support.context import RequestContext
-from ottla.api.support.coordinator_calls import await_reply, check_group_id
-from ottla.api.support.transaction_checks import check_transactional_id, code_of_fenced
+from ottla.api.support.coordinator_calls import (
+    await_reply,
+    check_group_id,
+    check_transactional_id,
+    code_of_fenced,
+)
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.protocol.errors import CoordinatorNotAvailable, KafkaError
 from ottla.protocol.types import NO_THROTTLE

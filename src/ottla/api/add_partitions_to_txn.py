@@ -34,8 +34,13 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.authorization import refusal, require
 from ottla.api.support.context import RequestContext
-from ottla.api.support.coordinator_calls import await_reply, respond_later, try_await
-from ottla.api.support.transaction_checks import check_transactional_id, code_of_fenced
+from ottla.api.support.coordinator_calls import (
+    await_reply,
+    check_transactional_id,
+    code_of_fenced,
+    respond_later,
+    try_await,
+)
 from ottla.common.ids import TopicPartition
 from ottla.common.topic_names import PROTECTED_TOPICS, TRANSACTION_STATE_TOPIC
 from ottla.common.yielding import in_slices

@@ -14,10 +14,11 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirTopicResult,
 )
-from kio.schema.errors import ErrorCode
 
+from ottla.api.support.audit_log import audit_change
 from ottla.api.support.authorization import refusal
 from ottla.api.support.context import RequestContext
+from ottla.api.support.results import code_of
 from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import (
     KafkaError,
@@ -38,9 +39,12 @@ def alter_replica_log_dirs(
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
-                code = _code(ctx, directory.path, topic.name, index) if refused is None else refused.code
+                error = refused or _error(ctx, directory.path, topic.name, index)
+                if refused is None:
+                    move = f"{topic.name}-{index} to {directory.path}"
+                    audit_change(ctx, ResourceType.TOPIC, move, error, "PARTITION")
                 results.setdefault(topic.name, []).append(
-                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code_of(error))
                 )
     return AlterReplicaLogDirsResponse(
         throttle_time=NO_THROTTLE,
@@ -51,7 +55,7 @@ def alter_replica_log_dirs(
     )
 
 
-def _code(ctx: RequestContext, path: str, topic: str, index: int) -> ErrorCode:
+def _error(ctx: RequestContext, path: str, topic: str, index: int) -> KafkaError | None:
     moves, directories = ctx.services.directory_moves, ctx.services.log_directories
     path = os.path.normpath(path) if os.path.isabs(path) else ""
     try:
@@ -59,10 +63,10 @@ def _code(ctx: RequestContext, path: str, topic: str, index: int) -> ErrorCode:
         moves.move(ctx.services.partitions.get_replica(topic, index), path)
     except NotLeaderOrFollower:
         directories.preferred[TopicPartition(topic, index)] = path
-        return ReplicaNotAvailable.code  # the error code that Kafka returns here
+        return ReplicaNotAvailable("it will be created there")  # the error that Kafka returns here
     except UnknownTopicOrPartition as error:
         directories.preferred[TopicPartition(topic, index)] = path
-        return error.code
+        return error
     except KafkaError as error:
-        return error.code
-    return ErrorCode.none
+        return error
+    return None

@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.authorization import refusal
 from ottla.api.support.context import RequestContext
-from ottla.log.log_copy import LogCopy
+from ottla.log.directories.log_copy import LogCopy
 from ottla.log.storage import Storage
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE, TopicName, i32, i64

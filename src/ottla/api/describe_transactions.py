@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.authorization import may, require
 from ottla.api.support.context import RequestContext
-from ottla.api.support.transaction_checks import check_transactional_id
+from ottla.api.support.coordinator_calls import check_transactional_id
 from ottla.common.yielding import in_slices
 from ottla.coordinator.transaction.transaction import Transaction
 from ottla.protocol.errors import KafkaError

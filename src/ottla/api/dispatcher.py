@@ -19,6 +19,7 @@ from types import coroutine
 from typing import Any, TypeVar, cast
 
 from ottla.api.api_versions import unsupported_version
+from ottla.api.support.authentication import answer_raw_token
 from ottla.api.support.client_quotas import throttle_ms_of
 from ottla.api.support.config_changes import CONFIG_APIS, check_before_forwarding
 from ottla.api.support.context import ClientConnection, RequestContext, Services
@@ -40,39 +41,8 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.frames import SIZE, decode_request_header, encode_frame, encode_response_header
 from ottla.protocol.schema.messages import request_decoder, response_class, response_encoder
-from ottla.security.exchange import AuthenticationRefused
 from ottla.security.sasl import FIRST_APIS, SaslSession
 from ottla.wire.peers import CLIENT_ID as BROKER_CLIENT_ID
-
-
-def answer_raw_token(
-    connection: ClientConnection, services: Services, message: memoryview
-) -> bytes | Awaitable[None] | None:
-    """Answer a SASL message that comes without a request, after SaslHandshake v0; None: send nothing.
-
-    Message and answer are an int32 size and that many bytes. There is no error response: a client that fails
-    is closed after `connection.failed.authentication.delay.ms`. GSSAPI ends without an answer, as in Kafka.
-    """
-    sasl, clock = connection.sasl, services.clock
-    assert sasl is not None
-    try:
-        answer, _ = sasl.authenticate(bytes(message), clock.wall_ms(), clock.mono_ms())
-    except AuthenticationRefused as error:
-        return _refused(connection, services, str(error))
-    if not sasl.takes_raw_tokens and sasl.identity is not None:
-        connection.principal = sasl.identity.principal
-        connection.is_token_authenticated = sasl.identity.is_token
-        if sasl.mechanism == "GSSAPI":
-            return None
-    return SIZE.pack(len(answer)) + answer
-
-
-async def _refused(connection: ClientConnection, services: Services, reason: str) -> None:
-    """Close late: guessing passwords takes time."""
-    assert connection.sasl is not None
-    await asyncio.sleep(services.config.connection_failed_authentication_delay_ms / 1000)
-    connection.close(f"closed: authentication by {connection.sasl.mechanism} failed: {reason}")
-
 
 logger = logging.getLogger("ottla.slow")
 
@@ -217,7 +187,8 @@ class Dispatcher:
         started = perf_counter()
         if connection.sasl is not None:
             if connection.sasl.takes_raw_tokens:
-                return answer_raw_token(connection, self._services, frame)
+                ctx = RequestContext(self._services, connection, ApiKey.SASL_AUTHENTICATE, 0, 0, None)
+                return answer_raw_token(ctx, frame)
             self._check_authenticated(connection.sasl, frame)
         header, body_at = decode_request_header(frame)
         api_key, version, correlation_id, client_id = header

@@ -14,8 +14,12 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
-from ottla.api.support.coordinator_calls import respond_later, try_await
-from ottla.api.support.transaction_checks import check_transactional_id, code_of_fenced
+from ottla.api.support.coordinator_calls import (
+    check_transactional_id,
+    code_of_fenced,
+    respond_later,
+    try_await,
+)
 from ottla.coordinator.transaction.requests import EndRequest
 from ottla.coordinator.transaction.transaction import NO_PRODUCER, Producer
 from ottla.protocol.errors import KafkaError

@@ -18,5 +18,5 @@ async def expire_delegation_token(
 ) -> ExpireDelegationTokenResponse:
     """Change when the validity of a token ends."""
     change = ctx.services.controller.active_controller.expire_token
-    code, expiry = await change_expiry(ctx, change, request.hmac, request.expiry_time_period, "expired")
+    code, expiry = await change_expiry(ctx, change, request.hmac, request.expiry_time_period)
     return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp=expiry, throttle_time=NO_THROTTLE)

@@ -13,12 +13,12 @@ from kio.schema.init_producer_id.v6 import InitProducerIdRequest, InitProducerId
 from ottla.api.support.authorization import deny, may, may_write_any_topic, require
 from ottla.api.support.brief_wait import BriefWait
 from ottla.api.support.context import RequestContext
-from ottla.api.support.results import milliseconds
-from ottla.api.support.transaction_checks import (
+from ottla.api.support.coordinator_calls import (
     check_transactional_id,
     check_two_phase_commit,
     code_of_fenced,
 )
+from ottla.api.support.results import milliseconds
 from ottla.coordinator.transaction.requests import Initiated, InitRequest
 from ottla.coordinator.transaction.transaction import NO_PRODUCER, Producer
 from ottla.protocol.errors import CoordinatorLoadInProgress, InvalidRequest, KafkaError

@@ -25,6 +25,7 @@ from kio.schema.metadata.v13.response import (
     MetadataResponseTopic,
 )
 
+from ottla.api.support.audit_log import audit_change
 from ottla.api.support.authorization import (
     NOT_ASKED,
     authorized_operations,
@@ -214,6 +215,8 @@ async def _create(missing: Iterable[str], ctx: RequestContext) -> None:
         ctx, new, lambda _: ctx.services.config.num_partitions, ctx.services.controller.create_topics, 0
     )
     ctx.throttle_ms = 0  # the topics may have to wait, Metadata not
+    for topic, result in zip(new, made, strict=True):
+        audit_change(ctx, ResourceType.TOPIC, topic.name, result)
     refused = [(topic.name, why) for topic, why in zip(new, made, strict=True) if isinstance(why, KafkaError)]
     if refused:
         count, (name, why) = len(refused), refused[0]

@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.offset_delete.v0 import OffsetDeleteRequest, OffsetDeleteResponse
 from kio.schema.offset_delete.v0.response import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
 
+from ottla.api.support.audit_log import audit_change
 from ottla.api.support.authorization import refusal, require
 from ottla.api.support.context import RequestContext
 from ottla.api.support.coordinator_calls import await_reply, check_group_id
@@ -37,6 +38,9 @@ async def offset_delete(request: OffsetDeleteRequest, ctx: RequestContext) -> Of
     results = await await_reply(
         groups.call(request.group_id, GroupMachine.delete_offsets, request.group_id, known)
     )
+    for (topic, index), result in zip(known, results, strict=True):
+        offset = f"offset of {topic}-{index} in {request.group_id}"
+        audit_change(ctx, ResourceType.GROUP, offset, result)
     codes = dict(zip(known, map(code_of, results), strict=True))
     return OffsetDeleteResponse(
         error_code=ErrorCode.none,

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
-from ottla.api.support.transaction_checks import check_transactional_id, check_two_phase_commit
+from ottla.api.support.coordinator_calls import check_transactional_id, check_two_phase_commit
 from ottla.coordinator.transaction.transaction import Producer
 from ottla.protocol.own_messages import PrepareTransactionRequest, PrepareTransactionResponse
 from ottla.protocol.types import NO_THROTTLE

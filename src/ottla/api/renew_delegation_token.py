@@ -17,5 +17,5 @@ async def renew_delegation_token(
 ) -> RenewDelegationTokenResponse:
     """Extend the validity of a token."""
     change = ctx.services.controller.active_controller.renew_token
-    code, expiry = await change_expiry(ctx, change, request.hmac, request.renew_period, "renewed")
+    code, expiry = await change_expiry(ctx, change, request.hmac, request.renew_period)
     return RenewDelegationTokenResponse(error_code=code, expiry_timestamp=expiry, throttle_time=NO_THROTTLE)

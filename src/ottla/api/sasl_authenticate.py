@@ -7,7 +7,6 @@ connection has its principal, and every API is served. A client that fails gets 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from kio.schema.errors import ErrorCode
 from kio.schema.sasl_authenticate.v2 import SaslAuthenticateRequest, SaslAuthenticateResponse
 
+from ottla.api.support.authentication import authenticate, close_late
 from ottla.api.support.context import RequestContext
 from ottla.security.exchange import AuthenticationRefused
 from ottla.security.sasl import WrongState
@@ -27,21 +27,16 @@ def sasl_authenticate(
     request: SaslAuthenticateRequest, ctx: RequestContext
 ) -> SaslAuthenticateResponse | Awaitable[SaslAuthenticateResponse]:
     """Answer one message of the client."""
-    connection, clock = ctx.connection, ctx.services.clock
+    connection = ctx.connection
     if connection.sasl is None:
         return _failed(ErrorCode.illegal_sasl_state, "this listener does not use SASL")
     try:
-        answer, lifetime_ms = connection.sasl.authenticate(
-            request.auth_bytes, clock.wall_ms(), clock.mono_ms()
-        )
+        answer, lifetime_ms = authenticate(ctx, request.auth_bytes)
     except WrongState as error:
         connection.close(f"closed: authentication failed: {error}")
         return _failed(ErrorCode.illegal_sasl_state, str(error))
     except AuthenticationRefused as error:
         return _refused(ctx, str(error))
-    if connection.sasl.identity is not None:
-        connection.principal = connection.sasl.identity.principal
-        connection.is_token_authenticated = connection.sasl.identity.is_token
     lifetime = cast("i64Timedelta", timedelta(milliseconds=lifetime_ms))
     return SaslAuthenticateResponse(
         error_code=ErrorCode.none, error_message=None, auth_bytes=answer, session_lifetime=lifetime
@@ -50,10 +45,9 @@ def sasl_authenticate(
 
 async def _refused(ctx: RequestContext, reason: str) -> SaslAuthenticateResponse:
     """Answer late: guessing passwords takes time."""
+    await close_late(ctx, reason)
     sasl = ctx.connection.sasl
     assert sasl is not None
-    await asyncio.sleep(ctx.services.config.connection_failed_authentication_delay_ms / 1000)
-    ctx.connection.close(f"closed: authentication by {sasl.mechanism} failed: {reason}")
     return _failed(
         ErrorCode.sasl_authentication_failed,
         f"Authentication failed during authentication due to invalid credentials with SASL mechanism "

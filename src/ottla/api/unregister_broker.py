@@ -11,6 +11,7 @@ from kio.schema.unregister_broker.v0 import UnregisterBrokerRequest, UnregisterB
 from ottla.api.support.audit_log import audit_change
 from ottla.api.support.authorization import require
 from ottla.api.support.context import RequestContext
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.types import NO_THROTTLE
 from ottla.security.acls import ResourceType
 
@@ -20,6 +21,10 @@ async def unregister_broker(
 ) -> UnregisterBrokerResponse:
     """Unregister the broker."""
     require(ctx, ResourceType.CLUSTER)
-    await ctx.services.controller.active_controller.unregister_broker(request.broker_id)
+    try:
+        await ctx.services.controller.active_controller.unregister_broker(request.broker_id)
+    except KafkaError as error:
+        audit_change(ctx, ResourceType.CLUSTER, str(request.broker_id), error, "BROKER")
+        raise
     audit_change(ctx, ResourceType.CLUSTER, str(request.broker_id), None, "BROKER")
     return UnregisterBrokerResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)

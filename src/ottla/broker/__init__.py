@@ -12,6 +12,7 @@ Reading order:
     security           how clients authenticate, and how the broker does to others
     sasl_mechanisms, gssapi    the SASL mechanisms of a listener
     oauth_tokens, jwks, allowed_urls    tokens of this broker; keys that verify tokens of clients
+    audit_topic        writes the audit log to the topic `__audit`
     zookeeper_server   a ZooKeeper server for clusters on one machine
 """
 

@@ -21,7 +21,6 @@ from ottla import __version__
 from ottla.api.dispatcher import Dispatcher
 from ottla.api.schema_validation.validator import SchemaValidator
 from ottla.api.support.audit_log import AuditFile, AuditLog, Sink, to_logger
-from ottla.api.support.audit_topic import AuditTopic
 from ottla.api.support.client_quotas import ClientQuotas
 from ottla.api.support.context import EncodedMetadata, ProducerIds, Services
 from ottla.api.support.fetch_sessions import FetchSessions
@@ -34,6 +33,7 @@ from ottla.broker.addresses import (
     endpoints,
     peer_address,
 )
+from ottla.broker.audit_topic import AuditTopic
 from ottla.broker.data_directory import (
     PreparedDirectories,
     StartError,
@@ -64,9 +64,9 @@ from ottla.controller.runner import Controller
 from ottla.coordinator.groups import GroupCoordinator
 from ottla.coordinator.marker_appender import MarkerAppender
 from ottla.coordinator.transactions import TransactionCoordinator
+from ottla.log.directories.flusher import Flusher
+from ottla.log.directories.log_directory import LogDirectoryError
 from ottla.log.disk import Disk, RealDisk
-from ottla.log.flusher import Flusher
-from ottla.log.log_directory import LogDirectoryError
 from ottla.log.maintenance import LogMaintenance
 from ottla.metadata.backup_file import Backup
 from ottla.metadata.image import EMPTY, ClusterImage
@@ -344,6 +344,7 @@ class Broker:
                 self.clock,
                 maintenance_settings(self.config),
                 high_watermark=lambda log: self.partitions.high_watermark(log.topic_partition),
+                is_replicated=lambda log: self.partitions.is_replicated(log.topic_partition),
             )
             for each in self.log_directories.directories
         ]

@@ -11,10 +11,10 @@ from pathlib import Path
 from ottla.common.clock import Clock
 from ottla.common.ids import uuid_text
 from ottla.log.checkpoints import META_PROPERTIES, MetaProperties
+from ottla.log.directories.log_directories import LogDirectories, Unlock
+from ottla.log.directories.log_directory import LogDirectory, LogDirectoryUnusable, lock_directory
 from ottla.log.disk import Disk
 from ottla.log.file_pool import open_file_limit
-from ottla.log.log_directories import LogDirectories, Unlock
-from ottla.log.log_directory import LogDirectory, LogDirectoryUnusable, lock_directory
 from ottla.metadata.image import ClusterImage
 from ottla.protocol.errors import KafkaStorageError
 

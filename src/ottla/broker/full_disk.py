@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ottla.broker.offline_directories import topic_ids_of
+from ottla.log.directories.log_directories import LogDirectories
 from ottla.log.disk import Disk
-from ottla.log.log_directories import LogDirectories
 from ottla.log.storage import Storage
 from ottla.metadata.registration import GroupedReplicas, group_replicas
 from ottla.metadata.state import ClusterState

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from ottla.common.ids import TopicPartition
 from ottla.controller.runner import Controller
-from ottla.log.log_directories import LogDirectories
+from ottla.log.directories.log_directories import LogDirectories
 from ottla.log.storage import Storage
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.registration import group_replicas

@@ -63,8 +63,7 @@ class Plugins:
         """Import our connectors and the user's; raise ConnectError if a module of theirs fails."""
         found = cls()
         for name in OWN_MODULES:
-            if importlib.util.find_spec(name) is not None:
-                found.add_module(importlib.import_module(name))
+            found.add_module(importlib.import_module(name))
         for path in paths:
             for module in _user_modules(path):
                 found.add_module(module)

@@ -121,14 +121,21 @@ class ConsoleApp:
             session, answer = await self.gate.session(request)
             if session is None:
                 return answer or self._to_login(request)
+            status = 200
             try:
                 ctx = self._context(request, session)
                 self.gate.check(ctx, view.role)
-                data = await view.read(ctx)
+                try:
+                    data = await view.read(ctx)
+                except EXPECTED as error:
+                    shown = as_user_error(error)
+                    if shown.status != 400 or view.correct is None:
+                        raise
+                    data, status = await view.correct(ctx, str(shown)), 400
             except EXPECTED as error:
                 return self._problem(request, as_user_error(error), session, section)
-            is_part = view.fragment and request.headers.get("hx-request") == "true"
-            return self._html(request, session, section, view.fragment if is_part else view.template, data)
+            template = view.fragment if view.fragment and _wants_part(request) else view.template
+            return self._html(request, session, section, template, data, status)
 
         return handle
 
@@ -193,14 +200,20 @@ class ConsoleApp:
         return Context(self.console, request, session, live)
 
     def _html(
-        self, request: Request, session: Session, section: Section | None, template: str, data: dict[str, Any]
+        self,
+        request: Request,
+        session: Session,
+        section: Section | None,
+        template: str,
+        data: dict[str, Any],
+        status: int = 200,
     ) -> Response:
         values = {**self._frame(request, session, section), **data}
-        session.flash = "" if request.headers.get("hx-request") != "true" else session.flash
+        session.flash = session.flash if _wants_part(request) else ""
         headers: tuple[tuple[bytes, bytes], ...] = (NO_STORE, (b"vary", b"hx-request"))
         if self.gate.is_new(request, session):
             headers = (*headers, self.gate.cookie(request, session))
-        return Response(render(template, **values).encode(), 200, HTML, headers)
+        return Response(render(template, **values).encode(), status, HTML, headers)
 
     def _frame(self, request: Request, session: Session | None, section: Section | None) -> dict[str, Any]:
         """Return what every page shows around its content."""
@@ -372,6 +385,12 @@ class ConsoleApp:
 
 async def _healthy(request: Request) -> Response:
     return json_response({"status": "ok"})
+
+
+def _wants_part(request: Request) -> bool:
+    """Return whether htmx puts the answer into a page; for the back button it takes a whole page."""
+    headers = request.headers
+    return headers.get("hx-request") == "true" and headers.get("hx-history-restore-request") != "true"
 
 
 def _form_fields(request: Request) -> dict[str, Any]:

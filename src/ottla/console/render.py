@@ -17,6 +17,9 @@ from ottla import __version__
 
 TEMPLATES = Path(__file__).parent / "templates"
 _CODE = re.compile(r"`([^`<>]+)`")
+_JSON_TOKEN = re.compile(
+    r"""(?P<string>"(?:[^"\\]|\\.)*+"?)(?P<colon>\s*+:)?|(?P<number>-?\d[\d.eE+-]*+)|(?P<word>\b(?:true|false|null)\b)"""
+)
 PART_CHARACTERS = 32 * 1024
 STATIC = Path(__file__).parent / "static"
 
@@ -44,6 +47,7 @@ def environment() -> Environment:
         prose=prose,
         parts=parts,
         visible=visible,
+        highlighted=highlighted,
         tojson_text=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
     )
     found.globals.update(version=__version__)
@@ -135,6 +139,25 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
+
+
+def highlighted(text: str, kind: str) -> Markup:
+    """Return JSON, or the beginning of it, with its tokens marked; other texts are only escaped."""
+    if not kind.endswith(("json", "schema", "avro")):
+        return escape(text)
+    parts, at = [], 0
+    for found in _JSON_TOKEN.finditer(text):
+        parts.append(escape(text[at : found.start()]))
+        at = found.end()
+        if found["string"] is None:
+            style = "j-number" if found["number"] is not None else "j-word"
+            parts.append(Markup(f'<span class="{style}">') + found[0] + Markup("</span>"))
+            continue
+        style = "j-key" if found["colon"] else "j-text"
+        parts.append(Markup(f'<span class="{style}">') + found["string"] + Markup("</span>"))
+        parts.append(escape(found["colon"] or ""))
+    parts.append(escape(text[at:]))
+    return Markup("").join(parts)
 
 
 def prose(text: str) -> Markup:

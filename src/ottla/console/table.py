@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.console.context import Context
 
 Data = dict[str, Any]
+MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class View:
     query: tuple[Parameter, ...] = ()
     fragment: str = ""
     """The template of what htmx replaces; the whole page by default."""
+    correct: Callable[[Context, str], Awaitable[Data]] | None = None
+    """Reads the page to show if the query cannot be read, to correct it there; given what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,19 @@ class UserError(Exception):
         self.status = status
 
 
+def _whole(name: str, given: str, least: int, most: int) -> int:
+    try:
+        number = int(given.strip().replace(",", ""))
+    except ValueError:
+        shown = given if len(given) <= 40 else given[:40] + "…"
+        raise UserError(f"{name} is a whole number, not {shown!r}") from None
+    if number < least:
+        raise UserError(f"{name} is at least {least}")
+    if number > most:
+        raise UserError(f"{name} is at most {most}")
+    return number
+
+
 class Form:
     """The fields of an action, from a form or from JSON."""
 
@@ -131,18 +147,16 @@ class Form:
             return default
         return found if isinstance(found, str) else str(found)
 
-    def whole(self, name: str, default: int | None = None, *, least: int = -(2**63)) -> int:
+    def whole(
+        self, name: str, default: int | None = None, *, least: int = -MAX_INT32, most: int = MAX_INT32
+    ) -> int:
         """Return a field as a whole number."""
-        given = self.text(name, "" if default is not None else None).strip().replace(",", "")
-        if not given and default is not None:
-            return default
-        try:
-            number = int(given)
-        except ValueError:
-            raise UserError(f"{name} is a whole number, not {given!r}") from None
-        if number < least:
-            raise UserError(f"{name} is at least {least}, not {number}")
-        return number
+        given = self.text(name, "" if default is not None else None)
+        return default if default is not None and not given.strip() else _whole(name, given, least, most)
+
+    def wholes(self, name: str) -> list[int]:
+        """Return all values of a field as whole numbers from 0."""
+        return [_whole(name, each, 0, MAX_INT32) for each in self.many(name)]
 
     def flag(self, name: str) -> bool:
         """Return whether a field is set."""

@@ -11,9 +11,7 @@ Reading order:
     log_config, validator, flush        the topic config of a log; validation before an append; one flush
     log, lookup, log_types              a log: append, truncate, read, search
     loading                             opening a log after a clean shutdown or a crash
-    log_directory,                      all logs of a directory, their checkpoints, and group commit
-      directory_checkpoints, flusher
-    log_directories, log_copy           all directories of a broker; moving a log between them
+    directories/                        all logs of a directory, and all directories of a broker
     retention, compaction, maintenance  deleting and compacting segments, and the background tasks
     survey                              what a stopped broker has, for `ottla cluster rebuild`
     dump                                reading the files for `ottla log dump`

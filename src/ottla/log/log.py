@@ -89,7 +89,7 @@ class Log:
         self.epochs = EpochCache() if epochs is None else epochs
         self.verifications = Verifications()
         self.holes = tuple(holes)
-        """Offsets that recovery removed when the log was opened."""
+        """Offsets that recovery removed when the log was opened, between intact batches."""
         self.is_damaged = is_damaged
         """Whether recovery removed more than a partial append."""
         self.on_truncate: Callable[[Log, int], None] | None = None
@@ -263,6 +263,7 @@ class Log:
         self._roll_rule.reset(self.config)
 
     def _prepare_truncation(self, end_offset: int) -> None:
+        self.holes = tuple(each for each in self.holes if each.first_offset < end_offset)
         self.recovery_point = min(end_offset, self.recovery_point)
         self._flush.on_truncate(self.recovery_point)
         self.truncation_count += 1

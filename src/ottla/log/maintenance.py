@@ -32,10 +32,10 @@ from dataclasses import dataclass, field
 from ottla.common.clock import Clock
 from ottla.common.yielding import LOGS_PER_SLICE, in_slices
 from ottla.log.compaction.log_cleaner import CleanerSettings, LogCleaner
+from ottla.log.directories.flusher import Flusher
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.disk import Disk
-from ottla.log.flusher import Flusher
 from ottla.log.log import Log
-from ottla.log.log_directory import LogDirectory
 from ottla.log.retention import apply_retention
 from ottla.protocol.errors import KafkaError
 
@@ -120,6 +120,7 @@ class LogMaintenance:
         settings: MaintenanceSettings | None = None,
         *,
         high_watermark: Callable[[Log], int] = lambda log: log.log_end_offset,
+        is_replicated: Callable[[Log], bool] = lambda log: True,
     ) -> None:
         self.settings = settings or MaintenanceSettings()
         self.remover = FileRemover(directory.storage.disk, clock)
@@ -129,6 +130,7 @@ class LogMaintenance:
             directory.logs.values,
             clock,
             stable_offset=lambda log: last_stable_offset(log, high_watermark(log)),
+            is_replicated=is_replicated,
             remove_later=self.remover.remove_later,
             settings=self.settings.cleaner,
         )

@@ -65,6 +65,12 @@ def network(view: BrokerView, samples: Samples) -> None:
     put(own_metrics.REJECTED, stats.rejected)
     put(own_metrics.THROTTLED_CONNECTIONS, stats.throttled)
     put(own_metrics.REFUSED_FRAMES, stats.refused_frames)
+    put(own_metrics.HANDSHAKES, stats.handshakes, "ok")
+    put(own_metrics.HANDSHAKES, stats.failed_handshakes, "failed")
+    for (mechanism, is_ok), count in services.logins.items():
+        put(own_metrics.LOGINS, count, mechanism, "ok" if is_ok else "failed")
+    for operation, count in services.denials.items():
+        put(own_metrics.DENIALS, count, operation)
     put(own_metrics.NETWORK_BYTES, stats.bytes_in, "in")
     put(own_metrics.NETWORK_BYTES, stats.bytes_out, "out")
     put(own_metrics.READ_PAUSES, stats.waits)

@@ -81,6 +81,14 @@ THROTTLE_SECONDS = counter(
     "ottla_throttle_seconds_total", "Throttle time of these requests, by the key of the quota.", "quota"
 )
 REFUSED_FRAMES = counter("ottla_refused_frames_total", "Connections closed because a request was too large.")
+HANDSHAKES = counter("ottla_tls_handshakes_total", "TLS handshakes: ok or failed.", "result")
+LOGINS = counter(
+    "ottla_logins_total",
+    "Authentications by SASL: ok or failed.",
+    "mechanism",
+    "result",
+)
+DENIALS = counter("ottla_denials_total", "Operations that ACLs denied, by operation.", "operation")
 NETWORK_BYTES = counter("ottla_network_bytes_total", "Bytes read from and written to sockets.", "direction")
 READ_PAUSES = counter("ottla_read_pauses_total", "Times reading from a socket was paused.")
 IN_FLIGHT = gauge("ottla_requests_in_flight", "Produce requests in flight.")

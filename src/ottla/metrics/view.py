@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ottla.api.dispatcher import Dispatcher
 from ottla.api.support.context import Services
-from ottla.log.flusher import Flusher
+from ottla.log.directories.flusher import Flusher
 from ottla.network.server import Server
 
 

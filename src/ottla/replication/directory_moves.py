@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable
 
 from ottla.common.ids import TopicPartition
-from ottla.log.log_copy import ROUND_BYTES, SMALL_BYTES, LogCopy
-from ottla.log.log_directories import LogDirectories
-from ottla.log.log_directory import LogDirectory
+from ottla.log.directories.log_copy import ROUND_BYTES, SMALL_BYTES, LogCopy
+from ottla.log.directories.log_directories import LogDirectories
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.protocol.errors import KafkaError, KafkaStorageError, LogDirNotFound
 from ottla.replication.partition import Partition
 from ottla.replication.registry import PartitionRegistry

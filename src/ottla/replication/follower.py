@@ -44,12 +44,13 @@ class FollowerState:
         return log.config.flush_messages == 1 and log.recovery_point < log.log_end_offset
 
     def next_fetch(self, max_bytes: int) -> FetchPosition:
-        """Return the next fetch: from the log end, with the epoch of the last record.
+        """Return the next fetch: from the end of the log, or of its intact part, with the epoch of the last
+        record.
 
         A log whose records are all deleted still knows the epoch of the last one, until it is reopened.
         """
         log = self.partition.log
-        end = log.log_end_offset
+        end = self._end_offset
         is_empty = end == log.log_start_offset
         last_epoch = log.epochs.latest_epoch if is_empty else log.epoch_for_offset(end - 1)
         request = FetchPartitionRequest(end, self.leader_epoch, max_bytes, last_epoch, log.log_start_offset)
@@ -62,7 +63,7 @@ class FollowerState:
         if (
             partition.is_leader
             or not is_current_epoch(requested.leader_epoch, partition.leader_epoch)
-            or requested.offset != log.log_end_offset
+            or requested.offset != self._end_offset
         ):
             return 0
         if result.error_code:
@@ -71,6 +72,8 @@ class FollowerState:
         if result.diverging_epoch is not None:
             self._truncate(EpochEnd(*result.diverging_epoch), result.log_start_offset)
             return 0
+        if requested.offset < log.log_end_offset:
+            self._truncate_at_hole(requested.offset)
         if len(result.records):
             _append(log, result.records, result.log_start_offset)
             partition.add_replicated(len(result.records))
@@ -85,7 +88,7 @@ class FollowerState:
         error = ERRORS.get(result.error_code, UnknownServerError)  # type: ignore[call-overload]
         if error is OffsetOutOfRange and result.log_start_offset >= 0:
             is_empty = log.log_start_offset == log.log_end_offset
-            if is_empty or result.log_start_offset > log.log_end_offset:
+            if is_empty or result.log_start_offset > self._end_offset:
                 self._restart_at(result.log_start_offset)
                 return
         raise error(f"error from the leader of {partition.topic_partition}")
@@ -104,6 +107,28 @@ class FollowerState:
         partition.events.count_truncation(partition.high_watermark, log.log_start_offset)
         log.truncate_fully_and_start_at(leader_log_start)
         partition.on_truncated()
+
+    @property
+    def _end_offset(self) -> int:
+        """Return where the intact part of the log ends.
+
+        Recovery keeps batches after a hole if no other broker seems to have them. Once there is a leader, its
+        log counts: with the hole this replica would join the ISR, and would lead one day.
+        """
+        log = self.partition.log
+        if log.holes and not self.is_in_sync:
+            return max(log.holes[0].first_offset, log.log_start_offset)
+        return log.log_end_offset
+
+    def _truncate_at_hole(self, offset: int) -> None:
+        """Remove what follows a hole: the leader sends all of it."""
+        log, end = self.partition.log, self.partition.log.log_end_offset
+        log.truncate_to(offset)
+        self.partition.on_truncated()
+        logger.warning(
+            "%s: truncated from offset %d to %d: what is damaged there is copied from the leader",
+            self.partition.topic_partition, end, offset,
+        )  # fmt: skip
 
     def _truncate(self, leaders: EpochEnd, leader_log_start: int) -> None:
         partition, log = self.partition, self.partition.log

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
-from ottla.log.flusher import Flusher
+from ottla.log.directories.flusher import Flusher
 from ottla.log.log import Log
 from ottla.log.log_types import AppendResult, LogRead
 from ottla.protocol.errors import (

@@ -11,9 +11,9 @@ from ottla.common.clock import Clock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.topic import TopicConfig
 from ottla.common.ids import TopicPartition
-from ottla.log.flusher import Flusher
+from ottla.log.directories.flusher import Flusher
+from ottla.log.directories.log_directories import LogDirectories
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directories import LogDirectories
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage, diff_images
 from ottla.metadata.records import ConfigResource
 from ottla.protocol.errors import (
@@ -118,6 +118,11 @@ class PartitionRegistry:
         """Return the high watermark of a partition; 0, which is safe, if it is not hosted here."""
         partition = self._hosted.get(topic_partition.topic, {}).get(topic_partition.partition)
         return 0 if partition is None else partition.high_watermark
+
+    def is_replicated(self, topic_partition: TopicPartition) -> bool:
+        """Return whether all replicas of a partition are in sync, so that each has what is committed."""
+        image = self._image.partition(*topic_partition)
+        return not self._fenced and image is not None and set(image.isr) == set(image.replicas)
 
     def traffic_of(self, topic: str | UUID | None) -> TopicTraffic:
         """Return the counters for a topic from a client's request, by name or topic id."""

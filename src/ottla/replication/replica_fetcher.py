@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.config.broker import BrokerConfig
-from ottla.log.flusher import Flusher
+from ottla.log.directories.flusher import Flusher
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import ERRORS, KafkaError, UnknownServerError
 from ottla.protocol.fetch_client import (

@@ -17,8 +17,8 @@ from typing import Protocol
 from ottla.common.clock import Clock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition
-from ottla.log.flusher import Flusher
-from ottla.log.log_directories import LogDirectories
+from ottla.log.directories.flusher import Flusher
+from ottla.log.directories.log_directories import LogDirectories
 from ottla.metadata.entities import IsrChange, PartitionImage
 from ottla.metadata.state import ClusterState
 from ottla.protocol.errors import KafkaError

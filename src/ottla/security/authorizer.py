@@ -180,10 +180,19 @@ def _is_dominated(acl: AclBinding, denied: set[tuple[int, str]]) -> bool:
 
 def _build_index(acls: Iterable[AclBinding]) -> dict[int, _Index]:
     types: dict[int, _Index] = {}
+    prefixed = int(PatternType.PREFIXED)
     for acl in acls:
-        index = types.setdefault(acl.resource_type, _Index())
-        names = index.prefixed if acl.pattern_type == PatternType.PREFIXED else index.literal
-        names.setdefault(acl.resource_name, []).append(acl._replace(host=canonical_host(acl.host)))
+        index = types.get(acl.resource_type)
+        if index is None:
+            index = types[acl.resource_type] = _Index()
+        if acl.host != WILDCARD:
+            acl = acl._replace(host=canonical_host(acl.host))
+        names = index.prefixed if acl.pattern_type == prefixed else index.literal
+        known = names.get(acl.resource_name)
+        if known is None:
+            names[acl.resource_name] = [acl]
+        else:
+            known.append(acl)
     for index in types.values():
         index.prefix_lengths = tuple(sorted({len(name) for name in index.prefixed}))
     return types

@@ -77,6 +77,11 @@ class SaslSession:
         """Whether the client has authenticated, now or earlier."""
         return self.identity is not None
 
+    @property
+    def is_in_progress(self) -> bool:
+        """Whether the client has begun to authenticate, or to do so again."""
+        return self._exchange is not None
+
     def admits(self, api_key: int, mono_ms: int) -> bool:
         """Return whether a request of this API may be served now."""
         if self.identity is not None and (self._expires_at_ms is None or mono_ms < self._expires_at_ms):

@@ -15,6 +15,7 @@ exist.
     backward-commit        a committed offset decreased within a generation, or is ahead of the log
     zombie-commit          a commit of a generation is confirmed that was sent when a newer one had committed
     lost-commit            a confirmed commit is missing: at the end, or when a member fetched it
+    old-value              a key of a compacted topic has an older value than its newest
 
 The logs are compared as they are: without compaction and transactions, offsets have no gaps.
 """
@@ -78,6 +79,74 @@ def check(
         *_check_generations(history),
     ]
     return _at_most(found)
+
+
+def check_compacted(history: History, logs: Logs, replicas: Mapping[str, Logs]) -> list[Violation]:
+    """Return all violations of compacted topics: `logs` is what a reader gets in the end.
+
+    Values begin with their key, and `=` or, if they delete it, `-`. Of each key the newest record that anyone
+    knows of is there, in each replica, or nothing if it is a tombstone.
+    """
+    facts = _Facts(history)
+    found = [
+        *_check_offsets(facts, logs),
+        *_check_values(facts, logs),
+        *_check_order(facts, logs),
+        *(each for each in _check_polls(facts, logs) if each.name != "poll-skip"),
+        *_check_keys(facts, logs, {"the reader": logs, **replicas}),
+    ]
+    return _at_most(found)
+
+
+def key_of(value: bytes) -> bytes:
+    """Return the key of a record of a compacted topic."""
+    return value.split(b"=")[0].split(b"-")[0]
+
+
+def is_tombstone(value: bytes) -> bool:
+    """Return whether a record of a compacted topic deletes its key."""
+    return value[len(key_of(value)) :][:1] == b"-"
+
+
+def _newest(records: Iterable[Read]) -> dict[bytes, Read]:
+    newest: dict[bytes, Read] = {}
+    for offset, value in records:
+        key = key_of(value)
+        newest[key] = max(newest.get(key, (-1, b"")), (offset, value))
+    return newest
+
+
+def _check_keys(facts: _Facts, logs: Logs, replicas: Mapping[str, Logs]) -> Iterator[Violation]:
+    """Check that each key has its newest value everywhere."""
+    known: dict[TopicPartition, list[Read]] = defaultdict(list)
+    placed = set()
+    for ack in facts.acks:
+        sent = facts.sends[ack.number]
+        if ack.base_offset >= 0:
+            placed.add(ack.number)
+            known[sent.place] += [(ack.base_offset + at, value) for at, value in enumerate(sent.values)]
+    for event in facts.reads:
+        if isinstance(event, Polled):
+            known[event.place] += event.records
+    unplaced = {
+        (each.place, key_of(value))
+        for each in facts.sends.values()
+        for value in each.values
+        if each.number not in placed | facts.failed_for_certain and is_tombstone(value)
+    }
+    for place, records in logs.items():
+        due = _newest([*known[place], *records])
+        for name, those in replicas.items():
+            if place not in those:
+                continue
+            there = _newest(those[place])
+            for key, newest in due.items():
+                found = there.get(key)
+                may_be_deleted = is_tombstone(newest[1]) or (place, key) in unplaced
+                is_deleted = found is None or is_tombstone(found[1])
+                if found != newest and not (is_deleted and may_be_deleted):
+                    what = "lost-write" if found is None else "old-value"
+                    yield Violation(what, f"{place}: {name} has {found} of a key, {newest} is its newest")
 
 
 def _at_most(found: Iterable[Violation]) -> list[Violation]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ottla.common.ids import TopicPartition
+from ottla.protocol.records.records import Record
 
 Read = tuple[int, bytes]
 """An offset and the value there."""
@@ -105,6 +106,11 @@ class CommitRead(NamedTuple):
     place: TopicPartition
     offset: int
     since: int
+
+
+def value_of(record: Record) -> bytes:
+    """Return what the history calls a record: its value, or the id in the header of a tombstone."""
+    return record.headers[0][1] or b"" if record.headers else record.value or b""
 
 
 Event = Sent | Acked | Failed | Sought | Polled | Left | Committing | Committed | CommitRead

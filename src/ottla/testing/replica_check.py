@@ -18,7 +18,7 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import BatchHeader, crc_of, iter_batches
 from ottla.protocol.records.records import decode_records
 from ottla.testing.checker import Violation
-from ottla.testing.history import Read
+from ottla.testing.history import Read, value_of
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Replica:
     def records(self) -> list[Read]:
         """Return what readers should see."""
         return [
-            (each.offset, each.value or b"")
+            (each.offset, value_of(each))
             for header, batch in self.batches
             if not header.is_control
             for each in decode_records(batch)
@@ -76,7 +76,12 @@ def check_replicas(place: TopicPartition, replicas: Sequence[Replica]) -> list[V
     return found
 
 
-def _check_replica(place: TopicPartition, replica: Replica) -> Iterator[Violation]:
+def check_compacted_replica(place: TopicPartition, replica: Replica) -> list[Violation]:
+    """Return the violations of a replica of a compacted log: its offsets and epochs may have gaps."""
+    return list(_check_replica(place, replica, has_gaps=True))
+
+
+def _check_replica(place: TopicPartition, replica: Replica, *, has_gaps: bool = False) -> Iterator[Violation]:
     where = f"{place} on {replica.name}"
     next_offset, last_epoch, size = 0, -1, 0
     epochs: list[tuple[int, int]] = []
@@ -86,7 +91,7 @@ def _check_replica(place: TopicPartition, replica: Replica) -> Iterator[Violatio
         at = f"{where} at offset {header.base_offset}"
         if crc_of(batch) != header.crc:
             yield Violation("damaged-log", f"{at}: wrong checksum")
-        if header.base_offset != next_offset:
+        if header.base_offset < next_offset or (header.base_offset > next_offset and not has_gaps):
             yield Violation("damaged-log", f"{at}: {next_offset} was to come next")
         if header.leader_epoch < last_epoch:
             yield Violation("damaged-log", f"{at}: epoch {header.leader_epoch} after {last_epoch}")
@@ -96,32 +101,35 @@ def _check_replica(place: TopicPartition, replica: Replica) -> Iterator[Violatio
         producers.replay(header, memoryview(batch))
     if size != len(replica.data):
         yield Violation("damaged-log", f"{where}: {len(replica.data) - size} bytes at the end are no batch")
-    if replica.epochs is not None and replica.epochs != epochs:
+    if replica.epochs is not None and replica.epochs != epochs and not has_gaps:
         yield Violation("wrong-epochs", f"{where}: the checkpoint says {replica.epochs}, the log {epochs}")
     if replica.snapshot is not None and replica.snapshot[0] == next_offset:
-        yield from _check_snapshot(where, producers, replica.snapshot)
+        yield from _check_snapshot(where, producers, replica.snapshot, 1 if has_gaps else None)
 
 
-def _check_snapshot(where: str, expected: ProducerState, snapshot: tuple[int, bytes]) -> Iterator[Violation]:
+def _check_snapshot(
+    where: str, expected: ProducerState, snapshot: tuple[int, bytes], last: int | None
+) -> Iterator[Violation]:
+    """Compare a snapshot with the log, in all or in the `last` batches: compaction keeps no others."""
     try:
         found = ProducerState.decode(snapshot[1], snapshot[0])
     except (CorruptSnapshot, KafkaError) as error:
         yield Violation("wrong-producers", f"{where}: {error}")
         return
     for producer_id in sorted(expected.producers.keys() | found.producers.keys()):
-        true = _state_of(expected.producers.get(producer_id))
-        said = _state_of(found.producers.get(producer_id))
+        true = _state_of(expected.producers.get(producer_id), last)
+        said = _state_of(found.producers.get(producer_id), last)
         if true != said:
             yield Violation(
                 "wrong-producers", f"{where}: the snapshot says {said} of {producer_id}, the log {true}"
             )
 
 
-def _state_of(entry: ProducerEntry | None) -> tuple[object, ...] | None:
+def _state_of(entry: ProducerEntry | None, last: int | None) -> tuple[object, ...] | None:
     """Return the state that must survive a restart; a marker may be later than the last batch."""
     if entry is None:
         return None
-    batches = [each._replace(timestamp=0) for each in entry.batches]
+    batches = [each._replace(timestamp=0) for each in entry.batches][-(last or 0) :]
     return entry.epoch, entry.coordinator_epoch, entry.txn_first_offset, entry.last_timestamp, batches
 
 

@@ -19,7 +19,14 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 from ottla.testing.simulation.bugs import ALL_BUGS, plant
-from ottla.testing.simulation.plan import Plan, make_disks_plan, make_plan, make_transaction_plan
+from ottla.testing.simulation.compaction import CompactionScenario
+from ottla.testing.simulation.plan import (
+    Plan,
+    make_compaction_plan,
+    make_disks_plan,
+    make_plan,
+    make_transaction_plan,
+)
 from ottla.testing.simulation.scenario import Outcome, Scenario, simulate
 from ottla.testing.simulation.transactions.scenario import TransactionScenario
 
@@ -38,6 +45,7 @@ class Workload(NamedTuple):
 WORKLOADS = {
     "records": Workload(make_plan, Scenario),
     "disks": Workload(make_disks_plan, Scenario),
+    "compaction": Workload(make_compaction_plan, CompactionScenario),
     "transactions": Workload(make_transaction_plan, TransactionScenario),
 }
 

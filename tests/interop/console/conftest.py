@@ -64,8 +64,9 @@ def console(broker: OttlaBroker, registry: RunningRegistry, pipelines: Path) -> 
 def new_browser(chromium: Chromium) -> Iterator[NewBrowser]:
     contexts = []
 
-    def make(base: str, *, width: int = 1280, scheme: str = "light") -> Browser:
+    def make(base: str, *, width: int = 1280, scheme: str = "light", zone: str = "UTC") -> Browser:
         context = chromium.new_context(
+            timezone_id=zone,
             viewport={"width": width, "height": 860},
             color_scheme=scheme,  # type: ignore[arg-type]
         )

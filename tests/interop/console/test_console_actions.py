@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
+from tests.interop.console.conftest import NewBrowser
 from tests.interop.console.stage import Browser, RunningConsole, shows, write_pipeline_state
 from tests.interop.console.walks import register_a_schema, reset_offsets
 
@@ -131,7 +132,7 @@ def test_a_message_is_produced_found_opened_and_sent_again(browser: Browser, bro
     page.locator("#messages tr.message a").first.click()
     shows(page, '"city": "Tromsø"')
     shows(page, "console")
-    page.get_by_label("Send again to").select_option("typed-copy")
+    page.get_by_label("Send again to").fill("typed-copy")
     page.get_by_role("button", name="Send", exact=True).click()
     shows(page, "Sent to typed-copy")
     browser.open("/topics/typed-copy/messages/0/0")
@@ -186,6 +187,31 @@ def test_filters_are_evaluated_on_the_server_and_can_be_saved(browser: Browser) 
     page.get_by_label("Where").fill("$.total >")
     page.get_by_role("button", name="Show").click()
     shows(page, "The expression cannot be read")
+    expect(page.get_by_label("Where")).to_have_value("$.total >")
+    expect(page.get_by_label("Header")).to_have_value("trace=t-17")
+
+
+def test_times_are_typed_as_they_are_shown(console: RunningConsole, new_browser: NewBrowser) -> None:
+    browser = new_browser(console.url, zone="Asia/Kolkata")
+    page = browser.open("/topics/payments/messages?start=oldest&partition=0")
+    shown = page.locator("#messages time").nth(3)
+    expect(shown).not_to_have_text(str(shown.get_attribute("datetime")))
+    text = shown.inner_text()
+    page.get_by_label("From").select_option("time")
+    page.get_by_label("Offset or time").fill(text)
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_label("Offset or time")).to_have_value(text.replace(" ", "T") + "+05:30")
+    expect(page.locator("#messages time").first).to_have_text(text)
+    where = f"timestamp between '{text}' and '{text}' AND $.at != '{text}' OR timestamp in ('{text}')"
+    page.get_by_label("Where").fill(where)
+    page.get_by_role("button", name="Show").click()
+    shows(page, " found in ")
+    named = where.replace(text, text.replace(" ", "T") + "+05:30").replace(
+        f"$.at != '{text.replace(' ', 'T')}+05:30'", f"$.at != '{text}'"
+    )
+    expect(page.get_by_label("Where")).to_have_value(named)
+    expect(page.locator("#messages time").first).to_have_text(text)
+    browser.check()
 
 
 def test_a_tail_shows_what_is_written(browser: Browser, broker: OttlaBroker, console: RunningConsole) -> None:
@@ -251,6 +277,10 @@ def test_a_member_is_removed_and_a_group_deleted(browser: Browser, broker: Ottla
         page = browser.open("/groups/short")
         expect(page.get_by_role("region", name="Members")).to_contain_text("clicks-0, clicks-1")
         page.get_by_role("button", name="Remove").click()
+        page.get_by_role("button", name="Cancel").last.click()
+        expect(page.get_by_role("region", name="Members")).to_contain_text("clicks-0, clicks-1")
+        page.get_by_role("button", name="Remove").click()
+        page.get_by_role("button", name="Continue").click()
         shows(page, "No member is connected.")
     page.get_by_role("button", name="Delete…").click()
     page.get_by_role("dialog", name="Delete short").get_by_label("to confirm").fill("short")

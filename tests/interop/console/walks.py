@@ -67,8 +67,9 @@ def allow_and_deny(browser: Browser) -> None:
 
 def delete_the_acl(browser: Browser) -> None:
     page = browser.open("/acls?principal=User:alice")
-    page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Delete").click()
+    shows(page, "Delete the ACL that allows User:alice read on topic orders?")
+    page.get_by_role("button", name="Continue").click()
     shows(page, "The ACL is deleted.")
 
 

@@ -420,6 +420,9 @@ public class AdminCalls {
                 orders, new AccessControlEntry("alice", "*", AclOperation.READ, AclPermissionType.ALLOW)))));
         step("createAcls match pattern", () -> admin.createAcls(List.of(new AclBinding(
                 new ResourcePattern(ResourceType.TOPIC, "o", PatternType.PREFIXED), reads.entry()))));
+        for (int wait = 0; wait < 100 && admin.describeAcls(AclBindingFilter.ANY).values().get().size() < 2; wait++) {
+            Thread.sleep(50); // a broker of Kafka learns of them a moment later
+        }
         step("describeAcls", () -> admin.describeAcls(AclBindingFilter.ANY).values()
                 .thenApply(found -> new TreeSet<>(found.stream().map(Object::toString).toList())));
         step("deleteAcls", () -> admin.deleteAcls(List.of(reads.toFilter())));

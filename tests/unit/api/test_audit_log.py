@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from tests.unit.api.authorization_requests import TOPIC, build
 from tests.unit.api.authorization_stage import BROKER, Stage
 from tests.unit.coordinator.coordinator_bench import Client
 
-from ottla.api.support.audit_log import AuditFile, AuditLog
+from ottla.api.support.audit_log import MAX_USERS_WITH_DENIALS, AuditFile, AuditLog
 from ottla.api.support.context import RequestContext
+from ottla.api.table import APIS, NEEDS
 from ottla.broker.broker import Broker
 from ottla.common.clock import ManualClock
 from ottla.common.topic_names import AUDIT_TOPIC
@@ -74,6 +76,55 @@ async def test_changes_and_denials_are_written_to_the_file_and_to_the_topic(
     assert [json.loads(each or b"") for each in values] == found
 
 
+CHANGING: dict[ApiKey, dict[str, Any]] = {
+    ApiKey.METADATA: {"name": "new"},
+    ApiKey.DELETE_ACLS: {
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "pattern_type_filter": 1,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    },
+}
+"""What makes a request change something, if not what authorization_requests.py says."""
+
+
+def administrative_apis() -> list[Any]:
+    """Return the APIs that change something for others.
+
+    UpdateFeatures accepts only what is; the request of RestoreMetadata here restores nothing.
+    """
+    changing = {Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS}
+    changing.add(Operation.CREATE_TOKENS)
+    found = [key for key, needs in NEEDS.items() if changing & {need.operation for need in needs}]
+    changed_nothing = {ApiKey.UPDATE_FEATURES, ApiKey.RESTORE_METADATA}
+    return [pytest.param(key, id=key.name) for key in found if key not in changed_nothing]
+
+
+@pytest.mark.parametrize("key", administrative_apis())
+async def test_every_administrative_change_has_a_line(audited: Stage, tmp_path: Path, key: ApiKey) -> None:
+    await audited.prepare()
+    await audited.send(ApiKey.CREATE_ACLS, 3, operation=3, permission_type=3)
+    (tmp_path / "audit.log").unlink()
+    await audited.send(key, APIS[key].max_version, **CHANGING.get(key, {}))
+    lines = lines_of(tmp_path)
+    assert {(each["event"], each["api"], each["principal"]) for each in lines} == {
+        ("changed", key.name, "User:root")
+    }, lines
+
+
+async def test_a_line_names_the_token_that_was_renewed_or_expired(audited: Stage, tmp_path: Path) -> None:
+    token = await audited.send(ApiKey.CREATE_DELEGATION_TOKEN, 3, owner_principal_name=None)
+    await audited.send(ApiKey.RENEW_DELEGATION_TOKEN, 2, hmac=token.hmac, renew_period=timedelta(hours=1))
+    await audited.send(ApiKey.EXPIRE_DELEGATION_TOKEN, 2, hmac=token.hmac, expiry_time_period=timedelta(-1))
+    assert [(each["api"], each["name"]) for each in lines_of(tmp_path)[1:]] == [
+        ("RENEW_DELEGATION_TOKEN", f"{token.token_id} of User:root"),
+        ("EXPIRE_DELEGATION_TOKEN", f"{token.token_id} of User:root"),
+    ]
+
+
 async def test_values_of_configs_and_secrets_of_tokens_are_nowhere(audited: Stage, tmp_path: Path) -> None:
     from kio.schema.incremental_alter_configs.v1.request import AlterableConfig
 
@@ -123,6 +174,30 @@ def test_denials_are_bounded_and_counted() -> None:
     assert json.loads(written[2])["left_out"] == 3
     audit.changed(ctx, "TOPIC", "x" * 10_000, None)
     assert len(written[3]) < 1_000
+
+
+def test_denials_of_one_user_do_not_hide_those_of_another() -> None:
+    written: list[str] = []
+    clock = ManualClock()
+    audit = AuditLog(1, clock, [written.append], denials_per_second=2)
+
+    def deny(user: str, times: int) -> None:
+        client: Any = Client()
+        client.principal = user
+        ctx = RequestContext(None, client, ApiKey.PRODUCE, 9, 1, "app")  # type: ignore[arg-type]
+        for _ in range(times):
+            audit.denied(ctx, Operation.WRITE, ResourceType.TOPIC, "orders")
+
+    deny("User:noisy", 1000)
+    deny("User:quiet", 1)
+    assert [json.loads(each)["principal"] for each in written] == ["User:noisy", "User:noisy", "User:quiet"]
+    assert json.loads(written[-1])["left_out"] == 998
+    for number in range(1000):
+        deny(f"User:{number}", 5)
+    assert len(written) <= 2 * MAX_USERS_WITH_DENIALS, "the file must not fill the disk"
+    clock.advance(1_000)
+    deny("User:late", 1)
+    assert json.loads(written[-1])["principal"] == "User:late"
 
 
 def test_a_rotated_file_that_cannot_be_opened_again_leaves_other_descriptors_alone(tmp_path: Path) -> None:

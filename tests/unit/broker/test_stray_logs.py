@@ -4,9 +4,9 @@ from ottla.broker.data_directory import set_stray_logs_aside
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.checkpoints import LOG_STARTS, decode_offsets
+from ottla.log.directories.log_directories import LogDirectories
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directories import LogDirectories
-from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import EMPTY
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.records import Record, encode_batch

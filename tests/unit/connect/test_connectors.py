@@ -382,7 +382,14 @@ def test_secrets_are_hidden_and_kept() -> None:
     assert shown == {**stored, "connection.password": HIDDEN, "x.token": HIDDEN}
     assert unmasked({**shown, "tasks.max": "2"}, stored) == {**stored, "tasks.max": "2"}
     assert unmasked({**stored, "connection.url": "new"}, stored) == {**stored, "connection.url": "new"}
-    for elsewhere in ({"connection.url": "new"}, {"connector.class": "JdbcSink"}, {"proxy.host": "new"}):
+    for elsewhere in (
+        {"connection.url": "new"},
+        {"connector.class": "JdbcSink"},
+        {"proxy.host": "new"},
+        {"connection.arguments": "host=evil.example"},
+        {"connection.driver": "pymysql"},
+        {"iceberg.catalog.uri": "https://evil.example"},
+    ):
         with pytest.raises(WrongConfig, match="has changed, so give the value again"):
             unmasked({**shown, **elsewhere}, stored)
     reference = {**stored, "connection.password": "${env::PW}"}
@@ -395,6 +402,8 @@ def test_passwords_within_values_are_hidden_and_kept() -> None:
         "http.api.url": "https://bob:pw@example.org/${topic}",
         "headers": "X-Trace:1,Authorization:Bearer abc,X-Api-Key: k",
         "connection.url": "jdbc:db://host/x?user=bob&password=pw",
+        "connection.arguments": "host=db,password=pw,sslpassword = pw2",
+        "iceberg.catalog": "uri=http://c,token=abc,s3.secret-access-key=k,credential=id:key",
     }
     shown = masked(Plugins.load(), stored)
     assert shown == {
@@ -402,6 +411,8 @@ def test_passwords_within_values_are_hidden_and_kept() -> None:
         "http.api.url": "https://bob:****@example.org/${topic}",
         "headers": "X-Trace:1,Authorization:****,X-Api-Key:****",
         "connection.url": "jdbc:db://host/x?user=bob&password=****",
+        "connection.arguments": "host=db,password=****,sslpassword =****",
+        "iceberg.catalog": "uri=http://c,token=****,s3.secret-access-key=****,credential=****",
     }
     assert unmasked({**shown, "tasks.max": "2"}, stored) == {**stored, "tasks.max": "2"}
     with pytest.raises(WrongConfig, match=r"http\.api\.url has changed, so give the value again"):

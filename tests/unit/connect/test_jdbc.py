@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.connect.connectors.dbapi import Database
+from ottla.connect.connectors.iceberg_sink import catalog_of
 from ottla.connect.connectors.jdbc_sink import JdbcSink
 from ottla.connect.connectors.jdbc_source import JdbcSource
 from ottla.connect.data.record import Record
@@ -113,5 +115,17 @@ def test_the_marks_of_drivers() -> None:
     database = Database("sqlite3", {})
     assert database.marks(2) == ["?", "?"]
     assert database.name('a.b"c') == '"a"."b""c"'
-    with pytest.raises(ConnectError, match="no module"):
-        _ = Database("no_such_driver", {}).module
+
+
+def test_a_config_cannot_have_any_module_imported() -> None:
+    """The class of CVE-2025-27818: who may create a connector would choose the code that the worker runs."""
+    with pytest.raises(ConnectError, match="not a driver that Ottla knows; import it in a module"):
+        _ = Database("this", {}).module
+    assert "this" not in sys.modules
+    with pytest.raises(ConnectError, match="os is not a DB-API driver"):
+        _ = Database("os", {}).module
+    with pytest.raises(ConnectError, match="there is no module teradatasql"):
+        _ = Database("teradatasql", {}).module
+    for key in ("py-catalog-impl", "py-io-impl", "write.py-location-provider.impl", "auth.impl"):
+        with pytest.raises(ConnectError, match=f"iceberg.catalog: {key} names code"):
+            catalog_of({"iceberg.catalog": ["type=rest", f"{key}=os.path"], "iceberg.catalog.name": "x"})

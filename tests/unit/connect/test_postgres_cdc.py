@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.connect.connectors import postgres_cdc
-from ottla.connect.connectors.debezium import Events, Position, relation_of
-from ottla.connect.connectors.pgoutput import Change
 from ottla.connect.connectors.postgres_cdc import QUIET_ADVANCE_BYTES, CdcReader
+from ottla.connect.connectors.postgresql.debezium import Events, Position, relation_of
+from ottla.connect.connectors.postgresql.pgoutput import Change
 from ottla.connect.converters.plain import JsonConverter
 from ottla.connect.data.record import Record
 from ottla.connect.errors import DataError

@@ -21,9 +21,9 @@ from ottla.coordinator.group.records import Record
 from ottla.coordinator.groups import GroupCoordinator
 from ottla.coordinator.marker_appender import MarkerAppender
 from ottla.coordinator.transactions import TransactionCoordinator
-from ottla.log.flusher import Flusher
-from ottla.log.log_directories import LogDirectories
-from ottla.log.log_directory import LogDirectory
+from ottla.log.directories.flusher import Flusher
+from ottla.log.directories.log_directories import LogDirectories
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.metadata.image import EMPTY
 from ottla.metadata.memory import MemoryStore
 from ottla.metadata.records import Endpoint

@@ -10,9 +10,9 @@ from random import Random
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition
 from ottla.log.boot_id import BOOT_FILE
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.disk import RealDisk
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directory import LogDirectory
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.records.records import Record, encode_batch
 from ottla.testing.simulation.disk import SimDisk

@@ -17,10 +17,10 @@ from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition
 from ottla.common.yielding import in_slices
 from ottla.log.compaction.log_cleaner import CleanerSettings, CleaningStopped, Throttle
-from ottla.log.flusher import Flusher
+from ottla.log.directories.flusher import Flusher
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directory import LogDirectory
 from ottla.log.maintenance import MAX_FILES_PER_CALL, FileRemover, LogMaintenance, MaintenanceSettings
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.records import Record, encode_batch

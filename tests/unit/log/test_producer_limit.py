@@ -7,9 +7,9 @@ from tests.unit.log.bench import append, idempotent, make_batch, read_values
 
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directory import LogDirectory
 from ottla.log.producers.producer_limit import LOG_INTERVAL_MS, RECOUNT_MS
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import decode_header

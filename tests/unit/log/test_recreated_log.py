@@ -12,9 +12,9 @@ from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, decode_offsets
 from ottla.log.compaction.policy import CLEANER_CHECKPOINT
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directory import LogDirectory
 from ottla.protocol.errors import KafkaStorageError
 from ottla.testing.simulation.disk import SimDisk
 

@@ -17,10 +17,10 @@ from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.compaction.job import CompactionJob, LogChanged
 from ottla.log.compaction.log_cleaner import LogCleaner
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.file_names import SNAPSHOT
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directory import LogDirectory
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.records import Record, encode_batch
 from ottla.testing.simulation.disk import SimDisk
@@ -55,6 +55,7 @@ class Place:
             self.directory.logs.values,
             self.clock,
             stable_offset=lambda log: log.log_end_offset,
+            is_replicated=lambda log: True,
             remove_later=self.remove,
         )
 

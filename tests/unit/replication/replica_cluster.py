@@ -20,10 +20,10 @@ from ottla.api.support.fetch_sessions import FetchSessions
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.file_range import FileRange
 from ottla.common.ids import new_uuid
-from ottla.log.flusher import Flusher
+from ottla.log.directories.flusher import Flusher
+from ottla.log.directories.log_directories import LogDirectories
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directories import LogDirectories
-from ottla.log.log_directory import LogDirectory
 from ottla.metadata.entities import IsrChange, PartitionImage, partition_changed
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import (

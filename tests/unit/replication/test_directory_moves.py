@@ -13,11 +13,11 @@ from tests.waiting import until
 
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
-from ottla.log import log_copy
+from ottla.log.directories import log_copy
+from ottla.log.directories.log_copy import SMALL_SEGMENTS, LogCopy, SegmentPart
+from ottla.log.directories.log_directories import LogDirectories
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.log_config import LogConfig
-from ottla.log.log_copy import SMALL_SEGMENTS, LogCopy, SegmentPart
-from ottla.log.log_directories import LogDirectories
-from ottla.log.log_directory import LogDirectory
 from ottla.replication import directory_moves
 from ottla.replication.directory_moves import DirectoryMoves
 from ottla.replication.throttle import Rate

@@ -7,7 +7,7 @@ from tests.unit.log.bench import LogBench, make_batch, stored_bytes
 from tests.unit.log.transaction_bench import TransactionalProducer
 
 from ottla.common.ids import new_uuid
-from ottla.log.flusher import Flusher
+from ottla.log.directories.flusher import Flusher
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.control import Marker
 from ottla.replication.partition import Partition

@@ -9,10 +9,10 @@ import pytest
 from ottla.common.clock import ManualClock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.ids import TopicPartition, new_uuid
-from ottla.log.flusher import Flusher
+from ottla.log.directories.flusher import Flusher
+from ottla.log.directories.log_directories import LogDirectories
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directories import LogDirectories
-from ottla.log.log_directory import LogDirectory
 from ottla.metadata.image import EMPTY, ClusterImage
 from ottla.metadata.records import PartitionCreated, TopicCreated, TopicDeleted
 from ottla.protocol.errors import NotLeaderOrFollower, UnknownTopicOrPartition

@@ -192,6 +192,25 @@ def test_a_leader_that_is_killed_and_returns_follows_the_new_one() -> None:
     run(scenario())
 
 
+def test_a_replica_with_a_hole_in_its_log_copies_what_is_missing() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            for value in (b"first", b"second", b"third"):
+                await produce(cluster.partition(1), value)
+            whole = cluster.contents(1)
+            await cluster.nodes[3].stop(kill=True)
+            await cluster.alter(isr=(1, 2))
+            log = cluster.nodes[3].disk.contents("/data/orders-0/00000000000000000000.log")
+            log[log.index(b"second")] ^= 1
+            await cluster.nodes[3].start()
+            assert [tuple(hole) for hole in cluster.partition(3).log.holes] == [(1, 2)]
+            await until(lambda: 3 in cluster.partition_image.isr)
+            assert cluster.contents(3) == whole
+
+    run(scenario())
+
+
 def test_what_is_flushed_on_ack_is_on_the_disk_of_every_member() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:

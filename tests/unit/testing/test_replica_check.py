@@ -8,9 +8,9 @@ import pytest
 
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.file_names import EPOCH_CHECKPOINT
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directory import LogDirectory
 from ottla.protocol.records.batch import decode_header
 from ottla.protocol.records.records import Record, encode_batch
 from ottla.testing.replica_check import check_replicas, read_replica

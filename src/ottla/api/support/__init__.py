@@ -3,8 +3,8 @@
 Reading order:
 
     context                     RequestContext and Services: what every handler receives
-    authorization               who may do what
-    audit_log, audit_topic      the audit log, and its copy in the topic `__audit`
+    authentication, authorization    who a client is, and what it may do
+    audit_log                   the audit log
     client_quotas               quotas of users and client ids
     config_changes, token_messages   what two or three APIs share
     results, error_response     from results and errors to response fields
@@ -12,10 +12,10 @@ Reading order:
     brief_wait                  bounds how long a request may block its connection
     produce_scheduler, first_sequence_guard, transaction_verification    used by Produce
     fetch_sessions, replica_fetch                                        used by Fetch
-    coordinator_calls, transaction_checks                                calls to coordinators
+    coordinator_calls                                                    calls to coordinators
     librdkafka_offset_fetch                                              used by OffsetFetch
     health_facts, health_findings                                        used by DescribeBrokerHealth
     request_times                                                        latency metrics
     recently_fenced_brokers, leader_hints, acl_messages                   fields of responses
-    table_docs, acl_docs        the pages docs/apis.md and docs/security-acls.md
+    reference_pages             the pages docs/apis.md and docs/security-acls.md
 """

@@ -1,10 +1,11 @@
-"""Write the audit log: denied operations and changes, with their principals, as JSON lines.
+"""Write the audit log: denied operations, failed logins and changes, with their principals, as JSON lines.
 
     {"time":"2026-11-16T18:30:00.123Z","event":"denied","principal":"User:bob","host":"10.0.0.7",
      "client_id":"etl","api":"Produce","operation":"WRITE","resource":"TOPIC","name":"orders","broker":1}
 
 A denial line tells how many more were left out since the last one: a client that retries must not fill the
-disk. Changes are always written. Names and numbers only: no value of a config, no password, no HMAC.
+disk. The limit counts for each user, so that one user cannot hide what another was denied. Changes are always
+written. Names and numbers only: no value of a config, no password, no HMAC.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.audit")
 
 MAX_NAME_CHARS = 300
+MAX_USERS_WITH_DENIALS = 100
+"""Of how many users denials are written in one second."""
 Sink = Callable[[str], None]
 
 
@@ -73,23 +77,48 @@ class AuditLog:
         self.sinks = sinks
         self._denials_per_second = denials_per_second
         self._second = -1
-        self._written = 0
+        self._written: Counter[str] = Counter()  # in this second, by principal
         self._left_out = 0
 
     def denied(
         self, ctx: RequestContext, operation: Operation, resource_type: ResourceType, name: str
     ) -> None:
-        """Write a denial, if there were not too many in this second."""
+        """Write a denial, if its user had not too many in this second."""
+        if self._has_room(ctx.connection.principal):
+            resource = _resource(resource_type, name)
+            self._write("denied", ctx, operation=operation.name, **resource, **self._left_out_since())
+
+    def login_failed(self, ctx: RequestContext, mechanism: str, reason: str) -> None:
+        """Write a login that failed, if its address had not too many in this second."""
+        if self._has_room(ctx.connection.host):
+            self._write(
+                "denied",
+                ctx,
+                operation="LOGIN",
+                resource="MECHANISM",
+                name=mechanism,
+                allowed=False,
+                error=reason[:MAX_NAME_CHARS],
+                **self._left_out_since(),
+            )
+
+    def _has_room(self, user: str) -> bool:
         second = self._clock.mono_ms() // 1000
         if second != self._second:
-            self._second, self._written = second, 0
-        if self._written >= self._denials_per_second:
+            self._second = second
+            self._written.clear()
+        written = self._written
+        if written[user] >= self._denials_per_second or (
+            user not in written and len(written) >= MAX_USERS_WITH_DENIALS
+        ):
             self._left_out += 1
-            return
-        self._written += 1
-        more: dict[str, Any] = {"left_out": self._left_out} if self._left_out else {}
-        self._left_out = 0
-        self._write("denied", ctx, operation=operation.name, **_resource(resource_type, name), **more)
+            return False
+        written[user] += 1
+        return True
+
+    def _left_out_since(self) -> dict[str, Any]:
+        left_out, self._left_out = self._left_out, 0
+        return {"left_out": left_out} if left_out else {}
 
     def changed(self, ctx: RequestContext, resource_type: str, name: str, error: KafkaError | None) -> None:
         """Write an administrative change, also one that failed."""

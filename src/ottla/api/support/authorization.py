@@ -93,6 +93,7 @@ def deny(
     """
     if operation is None:
         operation = OPERATIONS[ctx.api_key, resource_type]
+    ctx.services.denials[operation.name] += 1
     if ctx.services.audit is not None:
         ctx.services.audit.denied(ctx, operation, resource_type, name)
     what = resource_type.name.lower().replace("_", " ")

@@ -107,7 +107,7 @@ if TYPE_CHECKING:
     from ottla.controller.runner import Controller
     from ottla.coordinator.groups import GroupCoordinator
     from ottla.coordinator.transactions import TransactionCoordinator
-    from ottla.log.log_directories import LogDirectories
+    from ottla.log.directories.log_directories import LogDirectories
     from ottla.metadata.state import ClusterState
     from ottla.replication.directory_moves import DirectoryMoves
     from ottla.replication.purgatory import Purgatory
@@ -215,6 +215,10 @@ class Services:
     """How many answers had a throttle time, by the key of the quota."""
     throttle_ms: Counter[str] = field(default_factory=Counter)
     """The sum of these times, by the key of the quota."""
+    logins: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    """How many clients have authenticated by SASL, or failed to, by mechanism and success."""
+    denials: Counter[str] = field(default_factory=Counter)
+    """How often an operation on a resource was denied, by the operation."""
     handle_forwarded: HandleForwarded | None = None
     """Serves a request that another broker forwarded; set by the dispatcher."""
 

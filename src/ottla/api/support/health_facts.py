@@ -17,7 +17,7 @@ from ottla.api.support.context import Services
 from ottla.common.yielding import run_in_slices
 from ottla.controller.machine import partitions_awaiting_directory
 from ottla.coordinator.group.machine import GroupMachine
-from ottla.log.log_directories import LogDirectories
+from ottla.log.directories.log_directories import LogDirectories
 
 STALLED_MS = 5_000
 """An in-sync replica that has not kept up for this long stalls the writes with acks=all."""

@@ -13,6 +13,7 @@ from ottla.api.support.context import RequestContext
 from ottla.api.support.results import milliseconds
 from ottla.protocol.errors import DelegationTokenRequestNotAllowed, KafkaError
 from ottla.security.acls import ResourceType
+from ottla.security.delegation_tokens import token_by_hmac
 from ottla.security.principal import ANONYMOUS
 
 USER_TYPE = "User"
@@ -47,13 +48,16 @@ async def change_expiry(
     change: Callable[[bytes, str, int], Awaitable[int]],
     hmac: bytes,
     period: timedelta,
-    action: str,
 ) -> tuple[ErrorCode, Any]:
     """Renew or expire a token; return the error code, and the time when its validity ends."""
+    secret_key, token = ctx.services.config.delegation_token_secret_key, None
     try:
         check_may_use_tokens(ctx)
+        if ctx.services.audit is not None and secret_key is not None:
+            token = token_by_hmac(ctx.services.cluster.image.tokens, hmac, secret_key)
         expiry_ms = await change(hmac, ctx.principal, milliseconds(period))
     except KafkaError as error:
         return error.code, time_field(0)  # as Kafka: some clients cannot read a negative time
-    audit_change(ctx, ResourceType.DELEGATION_TOKEN, action, None)
+    if token is not None:
+        audit_change(ctx, ResourceType.DELEGATION_TOKEN, f"{token.token_id} of {token.owner}", None)
     return ErrorCode.none, time_field(expiry_ms)

@@ -21,8 +21,8 @@ from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.declaration import ConfigError
 from ottla.common.config.properties import read_properties
 from ottla.common.ids import TopicPartition
+from ottla.log.directories.log_directory import LogDirectoryError, lock_directory
 from ottla.log.disk import RealDisk
-from ottla.log.log_directory import LogDirectoryError, lock_directory
 from ottla.log.survey import DirectorySurvey, NotADataDirectory, ReplicaSurvey, survey_directory
 from ottla.metadata.backup_file import Backup, decode_backup, encode_backup
 from ottla.metadata.image import EMPTY

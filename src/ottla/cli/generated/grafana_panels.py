@@ -260,6 +260,17 @@ SERVICE_ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ),
             ),
             Panel(
+                "Failed logins, failed TLS handshakes and denials",
+                (
+                    (
+                        f'sum by (mechanism) (rate(ottla_logins_total{{{BROKER},result="failed"}}{RATE}))',
+                        "{{mechanism}}",
+                    ),
+                    (f'sum(rate(ottla_tls_handshakes_total{{{BROKER},result="failed"}}{RATE}))', "TLS"),
+                    (f"sum(rate(ottla_denials_total{{{BROKER}}}{RATE}))", "denied by ACLs"),
+                ),
+            ),
+            Panel(
                 "Throttled requests by quota",
                 ((f"sum by (quota) (rate(ottla_throttled_requests_total{{{BROKER}}}{RATE}))", "{{quota}}"),),
                 "reqps",

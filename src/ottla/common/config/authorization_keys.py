@@ -107,7 +107,7 @@ class AuthorizationKeys(Config):
         "ottla.audit.denials.per.second",
         INT,
         10,
-        "How many denials the audit log takes per second; further ones are counted, and the next line says "
-        "how many were left out. Administrative changes are always written.",
+        "How many denials of a user the audit log takes per second; further ones are counted, and the next "
+        "line says how many were left out. Administrative changes are always written.",
         check=at_least(1),
     )

@@ -88,7 +88,8 @@ class CleanerKeys(Config):
         "log.cleaner.delete.retention.ms",
         LONG,
         DAY_MS,
-        "How long a compacted log keeps the tombstone of a deleted key, so that slow readers see it.",
+        "How long a compacted log keeps the tombstone of a deleted key, so that slow readers see it; longer "
+        "while a replica is out of sync.",
         check=at_least(0),
         update=CLUSTER_WIDE,
         topic="delete.retention.ms",

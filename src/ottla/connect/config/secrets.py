@@ -18,7 +18,10 @@ from ottla.connect.sdk import Connector
 
 ALL_KEYS = {each.name: each for each in (*CONNECTOR_KEYS, *SOURCE_KEYS, *SINK_KEYS)}
 SECRET_WORDS = ("password", "secret", "token", "sasl.jaas.config", "basic.auth.user.info", "ssl.keystore.key")
-SERVER_WORDS = ("url", "host", "server", "endpoint", "address", "port")
+SERVER_WORDS = (
+    *("url", "uri", "host", "server", "endpoint", "address", "port", "proxy"),
+    *("arguments", "catalog", "driver"),
+)
 
 
 def is_secret(kind: type[Connector] | None, key: str) -> bool:
@@ -36,6 +39,7 @@ _PARTS = tuple(
     for each in (
         r"(://[^/\s:@]*:)(?!\$\{)[^/\s@]+(?=@)",
         r"([?&;]password=)(?!\$\{)[^&;\s]+",
+        r"((?:^|,)\s*[\w.-]*(?:password|secret|token|credential|api-?key)[\w.-]*\s*=)(?!\s*\$\{)[^,]+",
         r"((?:^|,)\s*(?:proxy-)?(?:authorization|cookie|[\w-]*(?:api-?key|token|secret)[\w-]*)\s*:)(?!\s*\$\{)[^,]+",
     )
 )

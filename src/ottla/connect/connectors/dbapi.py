@@ -6,6 +6,7 @@ SQL here is what all of them have. The connectors of PostgreSQL know more of the
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,19 @@ from ottla.connect.config.keys import HIGH, LIST, PASSWORD, ConfigKey
 from ottla.connect.errors import ConnectError, RetriableError
 
 SQLITE = "sqlite3"
+DRIVERS = frozenset(
+    {SQLITE, "psycopg", "psycopg2", "pymysql", "MySQLdb", "mysql.connector", "mariadb", "pymssql", "pyodbc"}
+    | {"oracledb", "cx_Oracle", "ibm_db_dbi", "hdbcli.dbapi", "fdb", "firebird.driver", "teradatasql"}
+    | {
+        "duckdb",
+        "snowflake.connector",
+        "redshift_connector",
+        "trino.dbapi",
+        "vertica_python",
+        "databricks.sql",
+    }
+)
+"""Modules that a config may name: importing any other one would run code that its writer chooses."""
 SQLITE_WAIT_S = 30
 SAVEPOINT = "ottla_row"
 CONNECTION_KEYS = (
@@ -29,7 +43,8 @@ CONNECTION_KEYS = (
     ConfigKey(
         "connection.driver",
         default=SQLITE,
-        doc="The Python module of the driver (DB-API 2.0), such as psycopg, pymysql, oracledb.",
+        doc="The Python module of the driver (DB-API 2.0), such as psycopg, pymysql, oracledb; one that "
+        "Ottla does not know must be imported by a module of the worker's plugin.path.",
         importance=HIGH,
     ),
     ConfigKey("connection.arguments", LIST, [], "KEY=VALUE arguments of the driver's connect().", HIGH),
@@ -69,11 +84,19 @@ class Database:
 
     @property
     def module(self) -> Any:
-        """The driver."""
+        """The driver; raises ConnectError."""
+        if self.driver not in DRIVERS and self.driver not in sys.modules:
+            raise ConnectError(
+                f"connection.driver: {self.driver} is not a driver that Ottla knows; import it in a module "
+                "of the worker's plugin.path"
+            )
         try:
-            return importlib.import_module(self.driver)
+            module = importlib.import_module(self.driver)
         except ImportError:
             raise ConnectError(f"connection.driver: there is no module {self.driver}") from None
+        if not hasattr(module, "apilevel"):
+            raise ConnectError(f"connection.driver: {self.driver} is not a DB-API driver")
+        return module
 
     @contextmanager
     def connected(self) -> Iterator[Any]:

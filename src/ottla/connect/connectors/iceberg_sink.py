@@ -36,7 +36,11 @@ def catalog_of(settings: Mapping[str, Any]) -> Any:
     from pyiceberg.catalog import load_catalog
 
     pairs = [each.partition("=") for each in settings["iceberg.catalog"]]
-    return load_catalog(settings["iceberg.catalog.name"], **{key: value for key, _, value in pairs})
+    properties = {key.strip(): value for key, _, value in pairs}
+    for key in properties:
+        if key.endswith("impl"):
+            raise ConnectError(f"iceberg.catalog: {key} names code to load, which a config may not")
+    return load_catalog(settings["iceberg.catalog.name"], **properties)
 
 
 class IcebergWriter(LakeWriter):

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ottla.connect.connectors.dbapi import CONNECTION_KEYS, SAVEPOINT, Database, check_connection
-from ottla.connect.connectors.postgres_rows import TABLE_KEYS, Row, RowMaker, check_modes
 from ottla.connect.connectors.postgres_sink import GUARD, by_place
+from ottla.connect.connectors.postgresql.rows import TABLE_KEYS, Row, RowMaker, check_modes
 from ottla.connect.data.record import Record
 from ottla.connect.errors import ConnectError
 from ottla.connect.sdk import Batch, Refused, SinkConnector, SinkWriter

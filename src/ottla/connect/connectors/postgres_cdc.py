@@ -2,7 +2,7 @@
 
     slot is created --> snapshot in ranges of blocks, all at one exported snapshot --> log from the slot on
 
-The log is streamed (postgres_stream.py); where that is refused, and when a batch comes again, it is read with
+The log is streamed (postgresql/stream.py). Where that is refused, and when a batch comes again, it is read by
 `pg_logical_slot_peek_binary_changes`. The slot advances after the records are in their topics. A transaction
 that the snapshot shows already is skipped by its number. If the process that holds the snapshot dies, the
 rest is read at a newer one: changes in between come again from the log.
@@ -18,19 +18,8 @@ from typing import Any, TypeVar
 
 from ottla.common.clock import SystemClock
 from ottla.connect.config.keys import BOOLEAN, HIGH, INT, LIST, LONG, LOW, PASSWORD, ConfigKey, at_least
-from ottla.connect.connectors import pgoutput
-from ottla.connect.connectors.debezium import (
-    EPOCH_2000_MS,
-    FAILURE_MODES,
-    SNAPSHOT,
-    WARN,
-    Events,
-    Position,
-    relation_of,
-)
-from ottla.connect.connectors.debezium_columns import ColumnEncoder, LogColumns
-from ottla.connect.connectors.pgoutput import Begin, Change, Decoder, Relation, has_whole_rows
-from ottla.connect.connectors.postgres import (
+from ottla.connect.connectors.postgresql import pgoutput
+from ottla.connect.connectors.postgresql.database import (
     check_connection,
     connect,
     dsn_of,
@@ -40,7 +29,18 @@ from ottla.connect.connectors.postgres import (
     table_name,
     tables_like,
 )
-from ottla.connect.connectors.postgres_stream import CannotStream, ChangeStream, Row, behind, is_visible
+from ottla.connect.connectors.postgresql.debezium import (
+    EPOCH_2000_MS,
+    FAILURE_MODES,
+    SNAPSHOT,
+    WARN,
+    Events,
+    Position,
+    relation_of,
+)
+from ottla.connect.connectors.postgresql.debezium_columns import ColumnEncoder, LogColumns
+from ottla.connect.connectors.postgresql.pgoutput import Begin, Change, Decoder, Relation, has_whole_rows
+from ottla.connect.connectors.postgresql.stream import CannotStream, ChangeStream, Row, behind, is_visible
 from ottla.connect.data.record import Record
 from ottla.connect.errors import ConnectError
 from ottla.connect.sdk import Offsets, SourceConnector, SourceReader, partition_of

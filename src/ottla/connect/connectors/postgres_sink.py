@@ -15,7 +15,7 @@ from decimal import Decimal
 from types import NoneType
 from typing import Any
 
-from ottla.connect.connectors.postgres import (
+from ottla.connect.connectors.postgresql.database import (
     CONNECTION_KEYS,
     check_connection,
     connect,
@@ -25,7 +25,7 @@ from ottla.connect.connectors.postgres import (
     quoted,
     table_name,
 )
-from ottla.connect.connectors.postgres_rows import TABLE_KEYS, Row, RowMaker, check_modes, evolve
+from ottla.connect.connectors.postgresql.rows import TABLE_KEYS, Row, RowMaker, check_modes, evolve
 from ottla.connect.data.record import Record
 from ottla.connect.errors import RetriableError
 from ottla.connect.sdk import Batch, Refused, SinkConnector, SinkWriter

@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.common.clock import SystemClock
 from ottla.connect.config.keys import HIGH, INT, LIST, LONG, LOW, ConfigKey, at_least
-from ottla.connect.connectors.postgres import (
+from ottla.connect.connectors.postgresql.database import (
     CONNECTION_KEYS,
     check_connection,
     connect,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -45,8 +45,6 @@ class ConnectorRoutes:
         ):
             routes.add(method, path, handler)
         for method, path, handler in (
-            ("POST", "/connectors", self.create),
-            ("PUT", f"{NAME}/config", self.put_config),
             ("PATCH", f"{NAME}/config", self.patch_config),
             ("DELETE", NAME, self.delete),
             ("PUT", f"{NAME}/pause", self.pause),
@@ -57,6 +55,11 @@ class ConnectorRoutes:
             ("DELETE", f"{NAME}/offsets", self.reset_offsets),
         ):
             routes.add(method, path, self._by_leader(handler))
+        for method, path, handler, name_of in (
+            ("POST", "/connectors", self.create, lambda request: _new_name(_object(request))),
+            ("PUT", f"{NAME}/config", self.put_config, lambda request: str(request.params["connector"])),
+        ):
+            routes.add(method, path, self._checked(name_of, self._by_leader(handler)))
 
     def _by_leader(self, handler: Handler) -> Handler:
         """Return a handler that has the leader answer."""
@@ -65,6 +68,20 @@ class ConnectorRoutes:
             if self._herder.leader_url is None:
                 await self._requests.settle()
             return await self._forwarder.to_leader(request) or await handler(request)
+
+        return answer
+
+    def _checked(self, name_of: Callable[[Request], str], handler: Handler) -> Handler:
+        """Return a handler that refuses with 403 to create a connector which the sender may not create.
+
+        Also where the leader will answer: it knows the address of this worker only, not of the sender.
+        """
+
+        async def answer(request: Request) -> Response:
+            name = name_of(request)
+            if request.method == "POST" or name not in self._herder.state.connectors:
+                self._access.check(request, name, Operation.CREATE)
+            return await handler(request)
 
         return answer
 
@@ -127,10 +144,9 @@ class ConnectorRoutes:
         """POST /connectors."""
         body = _object(request)
         config = _config(body.get("config"))
-        name = (body.get("name") or "").strip() if isinstance(body.get("name"), str | None) else ""
+        name = _new_name(body)
         target = _initial_state(body.get("initial_state"))
         _check_name(name, config)
-        self._access.check(request, name, Operation.CREATE)
         _, info = await self._requests.put(name, config, replace=False, target=target)
         return _created(name, info)
 
@@ -138,8 +154,6 @@ class ConnectorRoutes:
         """PUT /connectors/NAME/config."""
         name, config = request.params["connector"], _config(_object(request))
         _check_name(name, config)
-        if name not in self._herder.state.connectors:
-            self._access.check(request, name, Operation.CREATE)
         is_new, info = await self._requests.put(name, config, replace=True)
         return _created(name, info) if is_new else json_response(info)
 
@@ -214,6 +228,11 @@ def _object(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise bad_request("The request's body is not a JSON object")
     return body
+
+
+def _new_name(body: Mapping[str, Any]) -> str:
+    name = body.get("name")
+    return name.strip() if isinstance(name, str) else ""
 
 
 def _text(value: Any) -> str:

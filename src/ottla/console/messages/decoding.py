@@ -187,6 +187,11 @@ def hex_dump(raw: bytes, most: int = 64 * 1024) -> str:
     return "\n".join(rows)
 
 
+def hex_row(dump: str) -> str:
+    """Return the first bytes of a dump in one row, without offsets and characters."""
+    return " ".join(row[10 : 10 + _ROW * 3].strip() for row in dump.splitlines()[:8])
+
+
 def _is_readable(text: str) -> bool:
     return all(each.isprintable() or each in "\n\r\t" for each in text[:2000])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.client.consumer import ConsumerRecord
-from ottla.console.messages.decoding import PARSED_BYTES, Decoded, MessageDecoder, json_text
+from ottla.console.messages.decoding import PARSED_BYTES, Decoded, MessageDecoder, hex_row, json_text
 from ottla.console.messages.json_path import JsonPath
 from ottla.console.messages.masking import HIDDEN, KEY, VALUE, Mask, Masking
 
@@ -133,6 +133,8 @@ def _hidden(found: Decoded) -> Decoded:
 def _part(part: Decoded, preview: bool) -> dict[str, Any]:
     text = part.text
     is_cut = part.is_cut
+    if preview and part.kind.endswith("hex"):
+        text = hex_row(text)
     if preview and len(text) > PREVIEW_CHARACTERS:
         text, is_cut = text[:PREVIEW_CHARACTERS], True
     return {"kind": part.kind, "text": text, "size": part.size, "cut": is_cut, "problem": part.problem}

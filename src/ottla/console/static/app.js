@@ -42,7 +42,7 @@
 
   // Clicks: dialogs, menu, copy, toggles.
   document.addEventListener("click", (event) => {
-    const target = event.target.closest("[data-open],[data-close],[data-copy],[data-toggle],.menu,#theme,#save-filter,#search-cancel,#tail-pause,#scan-start,#scan-cancel,[data-range]");
+    const target = event.target.closest("[data-open],[data-close],[data-copy],.menu,#theme,#save-filter,#search-cancel,#tail-pause,#scan-start,#scan-cancel,[data-range]");
     $$("details.more[open]").forEach((each) => { if (!each.contains(event.target)) each.open = false; });
     if (!target) return;
     if (target.dataset.open) { const dialog = document.getElementById(target.dataset.open); if (dialog) dialog.showModal(); }
@@ -65,12 +65,63 @@
     const cell = link && document.getElementById(link.dataset.toggle);
     if (cell && cell.hasChildNodes()) { cell.replaceChildren(); event.preventDefault(); event.stopImmediatePropagation(); }
   }, true);
-  const copyValue = (button) => {
-    const texts = $$("[data-copy-source]", button.closest(".one"));
-    navigator.clipboard.writeText(texts.length ? texts[texts.length - 1].textContent : "").then(() => { button.textContent = "Copied"; });
+  const copyValue = async (button) => {
+    const source = $(`[data-copy-source="${button.dataset.copy}"]`, button.closest(".one"));
+    const label = button.textContent;
+    button.textContent = await copied(source) ? "Copied" : "Selected: press Ctrl+C";
+    setTimeout(() => { button.textContent = label; }, 2000);
   };
+  const copied = async (source) => { // without https, browsers have no clipboard but the selection's
+    if (navigator.clipboard) { try { await navigator.clipboard.writeText(source.textContent); return true; } catch { /* not allowed */ } }
+    getSelection().selectAllChildren(source);
+    return document.execCommand("copy");
+  };
+
+  // Confirmations: a question in a dialog of the page.
+  let confirmed = null;
+  document.addEventListener("htmx:confirm", (event) => {
+    if (!event.detail.question) return;
+    event.preventDefault();
+    const dialog = $("#confirm");
+    $("#confirm-text").textContent = event.detail.question;
+    confirmed = () => event.detail.issueRequest(true);
+    dialog.returnValue = "";
+    dialog.showModal();
+  });
+  document.addEventListener("htmx:beforeRequest", (event) => { // a question's button stays where it is
+    if (confirmed && !event.detail.requestConfig.triggeringEvent) event.preventDefault();
+  });
+  document.addEventListener("close", (event) => {
+    if (event.target.id !== "confirm") return;
+    const go = confirmed;
+    confirmed = null;
+    if (go && event.target.returnValue === "yes") go();
+  }, true);
+
+  // Times are typed as they are shown, in the browser's zone; what is sent, and shared as a link, names the offset.
+  const TIME = "\\d{4}-\\d\\d-\\d\\d(?:[T ]\\d\\d:\\d\\d(?::\\d\\d(?:[.,]\\d+)?)?)?";
+  const withOffset = (text) => {
+    const when = new Date(text.length > 10 ? text.replace(" ", "T").replace(",", ".") : text + "T00:00");
+    if (isNaN(when)) return text;
+    const minutes = -when.getTimezoneOffset();
+    return `${text.length > 10 ? text.replace(" ", "T") : text + "T00:00"}${minutes < 0 ? "-" : "+"}${pad(Math.floor(Math.abs(minutes) / 60))}:${pad(Math.abs(minutes) % 60)}`;
+  };
+  const WHOLE_TIME = new RegExp(`^\\s*(${TIME})\\s*$`);
+  const TIMES = new RegExp(`'(${TIME})'`, "g");
+  const COMPARED = new RegExp(`\\btimestamp\\s*(?:not\\s+)?(?:[<>=!]=?|between|in)\\s*\\(?\\s*'${TIME}'(?:\\s*(?:,|and)\\s*'${TIME}')*|'${TIME}'\\s*[<>=!]=?\\s*timestamp\\b`, "gi");
+  const nameOffsets = (form) => {
+    $$("[data-time]", form).forEach((field) => { field.value = field.value.replace(WHOLE_TIME, (_, text) => withOffset(text)); });
+    $$("[data-times]", form).forEach((field) => { field.value = field.value.replace(COMPARED, (part) => part.replace(TIMES, (_, text) => `'${withOffset(text)}'`)); });
+  };
+  document.addEventListener("submit", (event) => nameOffsets(event.target), true);
   document.addEventListener("change", (event) => {
     if (event.target.id === "cluster-choice") location.href = "/c/" + event.target.value;
+  });
+
+  // A click on a message opens it, unless it selects text.
+  document.addEventListener("click", (event) => {
+    const row = event.target.closest("tr.message");
+    if (row && !event.target.closest("a,button") && getSelection().isCollapsed) $("[data-toggle]", row).click();
   });
 
   // Keys.
@@ -159,7 +210,7 @@
       const theme = isDark() ? "dark" : "light";
       const say = (at) => { // the values under the pointer, or the newest ones
         const parts = found.series.map((name, i) => [name.split(".").slice(1, -1).join("."), data[i + 1][at ?? data[i + 1].findLastIndex((each) => each !== null)]]);
-        const texts = parts.map(([name, value]) => (parts.length > 1 ? name + ": " : "") + (value === null || value === undefined ? "–" : unit(value)));
+        const texts = parts.map(([name, value]) => (parts.length > 1 ? name + ": " : "") + (value === null || value === undefined ? "–" : unit(value) + (figure.dataset.unit.startsWith("records") ? " " + figure.dataset.unit : "")));
         const when = at === null || at === undefined ? "" : clockOf(data[0][at]) + "  ";
         $(".now", figure).textContent = when + texts.join(", ");
       };
@@ -294,6 +345,7 @@
   };
   const saveFilter = () => {
     const form = $("#filters");
+    nameOffsets(form);
     const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== "")).toString();
     const name = ["where", "text", "key", "header", "columns", "at"].map((each) => form.elements[each].value).find(Boolean) || form.elements.start.value;
     localStorage.setItem(filterKey(), JSON.stringify([...savedFilters(), { name: name.slice(0, 60), query }]));
@@ -302,6 +354,7 @@
 
   const ready = () => {
     localTimes(document);
+    $("#zone").textContent = "Times in " + Intl.DateTimeFormat().resolvedOptions().timeZone.replaceAll("_", " ");
     setRange(localStorage.getItem("ottla.hours") || "1");
     showSaved();
     const search = $("#search"), tail = $("#tail");

@@ -26,7 +26,7 @@ async def brokers(ctx: Context) -> Data:
 
 def _node(ctx: Context) -> int:
     given = ctx.params["node"]
-    if not given.isdigit():
+    if not (given.isascii() and given.isdigit() and len(given) <= 10):
         raise UserError("A broker is named by its number.", status=404)
     return int(given)
 

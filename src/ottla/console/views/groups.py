@@ -12,7 +12,7 @@ from ottla.common.ids import TopicPartition
 from ottla.console.clusters.sampler import total_lag
 from ottla.console.context import Context
 from ottla.console.messages.expression import BadExpression, time_ms
-from ottla.console.table import Action, Data, Form, Outcome, Parameter, Section, UserError, View
+from ottla.console.table import MAX_INT64, Action, Data, Form, Outcome, Parameter, Section, UserError, View
 
 TARGETS = ("earliest", "latest", "offset", "time", "shift")
 SORTS = ("name", "state", "lag", "seconds")
@@ -60,9 +60,11 @@ async def group(ctx: Context) -> Data:
     committed = await ctx.admin.group_offsets(name)
     measured = await ctx.admin.group_lag(name)
     total = total_lag(measured)
+    assigned = {at for member in described.members for at in member.partitions or ()}
+    ends = await ctx.live.ends_of(sorted(assigned - measured.keys()))
     return {
         **_head(described, total.records, total.seconds),
-        "partitions": _partition_rows(described, committed, measured),
+        "partitions": _partition_rows(described, committed, measured, ends),
         "topics": sorted({at.topic for at in committed}),
     }
 
@@ -130,6 +132,7 @@ def _partition_rows(
     described: GroupDescription,
     committed: Mapping[TopicPartition, CommittedOffset],
     measured: Mapping[TopicPartition, Measured],
+    ends: Mapping[TopicPartition, int],
 ) -> list[dict[str, Any]]:
     owners = {at: member for member in described.members for at in member.partitions or ()}
     rows = []
@@ -142,7 +145,7 @@ def _partition_rows(
                 "partition": at.partition,
                 "committed": None if kept is None else kept.offset,
                 "start": None if found is None else found.start_offset,
-                "end": None if found is None else found.end_offset,
+                "end": ends.get(at) if found is None else found.end_offset,
                 "lag": None if lag is None else lag.records,
                 "seconds": None if lag is None else lag.seconds,
                 "metadata": "" if kept is None else kept.metadata,
@@ -215,9 +218,9 @@ async def _targets(
     committed: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     if target == "offset":
-        return dict.fromkeys(ranges, form.whole("value", least=0))
+        return dict.fromkeys(ranges, form.whole("value", least=0, most=MAX_INT64))
     if target == "shift":
-        by = form.whole("value")
+        by = form.whole("value", least=-MAX_INT64, most=MAX_INT64)
         return {at: committed.get(at, first) + by for at, (first, _) in ranges.items()}
     if target == "time":
         try:

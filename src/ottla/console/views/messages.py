@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from ottla.client.consumer import ConsumerRecord
+from ottla.client.metadata import TopicInfo
 from ottla.console import sse
+from ottla.console.clusters.snapshot import Snapshot
 from ottla.console.context import Context
 from ottla.console.messages import positions
 from ottla.console.messages.decoding import FORMATS, PARSED_BYTES
@@ -140,19 +142,46 @@ async def messages(ctx: Context) -> Data:
     reading, columns = _reading(ctx), columns_of(ctx)
     records = [] if page is None else page.records
     return {
-        "tab": "messages",
-        "topic": topic_row(snapshot, found),
-        "partition_count": len(found.partitions),
+        **_messages_frame(ctx, snapshot, found),
         "messages": [_shown(Message(each, reading), columns) for each in records],
         "next_cursor": None if page is None else page.next_cursor,
         "is_search": bool(expression.text),
         "is_live": ctx.query("live") == "true",
         "filters": _filters(ctx, start, limit),
-        "formats": FORMATS,
         "is_masked": bool(reading.masking),
         "columns": [each.text for each in columns],
+    }
+
+
+async def messages_without(ctx: Context, problem: str) -> Data:
+    """Return the page without messages: the form as it was filled in, and what is wrong with it."""
+    check_messages_shown(ctx)
+    snapshot, found = await the_topic(ctx)
+    start = ctx.query("start", positions.NEWEST)
+    filters = _filters(ctx, start if start in positions.STARTS else positions.NEWEST, SHOWN)
+    return {
+        **_messages_frame(ctx, snapshot, found),
+        "messages": [],
+        "next_cursor": None,
+        "is_search": False,
+        "is_live": False,
+        "filters": filters,
+        "is_masked": bool(ctx.console.masking(found.name)),
+        "columns": [],
+        "problem": problem,
+    }
+
+
+def _messages_frame(ctx: Context, snapshot: Snapshot, found: TopicInfo) -> Data:
+    """Return what is around the messages of a topic."""
+    return {
+        "tab": "messages",
+        "topic": topic_row(snapshot, found),
+        "partition_count": len(found.partitions),
+        "formats": FORMATS,
         "topics": [each for each in snapshot.info.topics if not snapshot.info.topics[each].is_internal],
         "query": _query_string(ctx),
+        "problem": "",
     }
 
 
@@ -420,6 +449,7 @@ SECTION = Section(
             "messages.html",
             messages,
             query=(*READ_QUERY, *FILTER_QUERY, Parameter("cursor", "Where to continue: 0=42,1=17")),
+            correct=messages_without,
         ),
         View(_ONE, "One message", "message.html", message, query=READ_QUERY, fragment="parts/message.html"),
         View(

@@ -50,7 +50,7 @@ async def reassignments(ctx: Context) -> Data:
 
 
 def _plan(snapshot: Snapshot, form: Form) -> dict[TopicPartition, tuple[int, ...]]:
-    chosen = [int(each) for each in form.many("broker") if each.isdigit()] or snapshot.info.alive
+    chosen = form.wholes("broker") or snapshot.info.alive
     unknown = [each for each in chosen if each not in snapshot.info.alive]
     if unknown:
         raise UserError(f"Broker {unknown[0]} is not alive.")
@@ -85,7 +85,7 @@ async def preview(ctx: Context, form: Form) -> Outcome:
         "topic": form.text("topic", ""),
         "replication": form.text("replication", ""),
         "rate": form.text("rate", ""),
-        "brokers": [int(each) for each in form.many("broker") if each.isdigit()],
+        "brokers": form.wholes("broker"),
     }
     page |= {"plan": rows, "given": given, "topic": given["topic"]}
     return Outcome("", "", {"plan": rows}, page, "reassignments.html")

@@ -53,7 +53,7 @@ async def create(ctx: Context, form: Form) -> Outcome:
 
 def _hmac(form: Form) -> bytes:
     try:
-        return base64.b64decode(form.text("hmac"), validate=True)
+        return base64.b64decode(form.text("hmac").encode(errors="replace"), validate=True)
     except binascii.Error:
         raise UserError("The secret of a token is base64.") from None
 

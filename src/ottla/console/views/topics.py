@@ -10,7 +10,7 @@ from ottla.common.config.topic import TopicConfig
 from ottla.common.ids import TopicPartition, uuid_text
 from ottla.console.clusters.snapshot import Snapshot
 from ottla.console.context import Context
-from ottla.console.table import Action, Data, Form, Outcome, Parameter, Section, UserError, View
+from ottla.console.table import MAX_INT64, Action, Data, Form, Outcome, Parameter, Section, UserError, View
 from ottla.protocol.errors import InvalidTopicException, KafkaError, UnknownTopicOrPartition
 
 PER_PAGE = 1_000
@@ -310,7 +310,7 @@ async def delete_records(ctx: Context, form: Form) -> Outcome:
     chosen = form.text("partition", "")
     indexes = sorted(found.partitions) if chosen == "" else [form.whole("partition", least=0)]
     before = form.text("before", "").strip()
-    offset = -1 if before in ("", "end") else form.whole("before", least=0)
+    offset = -1 if before in ("", "end") else form.whole("before", least=0, most=MAX_INT64)
     if offset >= 0 and len(indexes) > 1:
         raise UserError("An offset belongs to one partition: choose which.")
     if form.text("confirm", "") != found.name:

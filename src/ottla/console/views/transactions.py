@@ -5,10 +5,11 @@ from __future__ import annotations
 from ottla.client.admin import OpenTransaction
 from ottla.common.ids import TopicPartition
 from ottla.console.context import Context
-from ottla.console.table import Action, Data, Form, Outcome, Parameter, Section, UserError, View
+from ottla.console.table import MAX_INT64, Action, Data, Form, Outcome, Parameter, Section, UserError, View
 
 HANGING_AFTER_MS = 900_000
 MAX_PARTITIONS = 2_000
+MAX_EPOCH = 2**15 - 1
 
 
 async def transactions(ctx: Context) -> Data:
@@ -83,9 +84,9 @@ async def abort_hanging(ctx: Context, form: Form) -> Outcome:
     """Write an abort marker for a hanging transaction."""
     opened = OpenTransaction(
         TopicPartition(form.text("topic"), form.whole("partition", least=0)),
-        form.whole("producer_id"),
-        form.whole("producer_epoch"),
-        form.whole("start_offset"),
+        form.whole("producer_id", most=MAX_INT64),
+        form.whole("producer_epoch", most=MAX_EPOCH),
+        form.whole("start_offset", most=MAX_INT64),
         0,
         form.whole("coordinator_epoch"),
     )

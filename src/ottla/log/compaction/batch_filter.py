@@ -1,7 +1,8 @@
 """Decide what compaction keeps of one batch, and which transactions were aborted.
 
 A record is kept if it is the latest of its key, as far as the offset map knows. A tombstone (a key with a
-null value) is dropped once its batch's delete horizon has passed. Records without a key are dropped.
+null value) is dropped once its batch's delete horizon has passed and all replicas are in sync: one that is
+not, and has an earlier value of the key, would never get the tombstone. Records without a key are dropped.
 
 A batch that changes keeps its base and last offset, producer id, epoch and sequence, leader epoch, timestamps
 and codec: offsets never move, and producer state can be rebuilt from what is left. The first compaction that
@@ -16,7 +17,7 @@ Control batches are not compared by key. A transaction's marker decides all tran
 producer since that producer's previous marker. It may follow after the range being compacted, so the scan
 continues until no transaction is open; one that is open at the end of the log limits how far the log can be
 compacted. A marker is kept until a compaction finds no records of its transaction; it then gets a delete
-horizon too. Records of aborted transactions are dropped immediately.
+horizon too, and waits for all replicas. Records of aborted transactions are dropped immediately.
 
 A batch whose records cannot be decoded is kept unchanged: nothing is known about its keys, and one bad batch
 must not prevent compaction. A wrong checksum raises CorruptMessage instead, because a copy with a new
@@ -137,6 +138,7 @@ class BatchFilter:
         aborted: AbortedTransactions,
         delete_retention_ms: int,
         now_ms: int,
+        keep_deletes: bool = False,
         throttle: ThrottleCallback = lambda size: None,
     ) -> None:
         self._latest = key_map.get
@@ -145,6 +147,7 @@ class BatchFilter:
         self._aborted = aborted
         self._horizon_ms = now_ms + delete_retention_ms
         self._now_ms = now_ms
+        self._keep_deletes = keep_deletes
         self._throttle = throttle
         self._open_transactions: set[int] = set()
         self.undecodable = 0
@@ -186,7 +189,7 @@ class BatchFilter:
             return batch if must_keep else None
         if not header.has_delete_horizon:
             return _rebuilt(header, decode_records(batch), self._horizon_ms)
-        if self._now_ms < header.base_timestamp:
+        if not self._is_past_horizon(header):
             return batch
         return _emptied(header) if must_keep else None
 
@@ -198,7 +201,7 @@ class BatchFilter:
         if header.record_count == 0:
             return batch if must_keep else None
         records = list(throttled(iter_records(batch), self._throttle))
-        drop_tombstones = header.has_delete_horizon and header.base_timestamp <= self._now_ms
+        drop_tombstones = self._is_past_horizon(header)
         kept = [
             record for record in throttled(records, self._throttle) if self._keeps(record, drop_tombstones)
         ]
@@ -208,6 +211,11 @@ class BatchFilter:
         if horizon_ms is None and any(record.value is None for record in kept):
             return _rebuilt(header, kept, self._horizon_ms)
         return batch if len(kept) == len(records) else _rebuilt(header, kept, horizon_ms)
+
+    def _is_past_horizon(self, header: BatchHeader) -> bool:
+        """Return whether tombstones and markers of the batch may go."""
+        is_past = header.has_delete_horizon and header.base_timestamp <= self._now_ms
+        return is_past and not self._keep_deletes
 
     def _keeps(self, record: Record, drop_tombstones: bool) -> bool:
         if record.offset >= self._end_offset:

@@ -68,6 +68,7 @@ class CompactionJob:
         *,
         producers: Mapping[int, ProducerEntry],
         now_ms: int,
+        keep_deletes: bool = False,
         map_bytes: int,
         load_factor: float = DEFAULT_LOAD_FACTOR,
         throttle: ThrottleCallback = lambda size: None,
@@ -80,6 +81,7 @@ class CompactionJob:
         self._config = log.config
         self._producers = producers
         self._now_ms = now_ms
+        self._keep_deletes = keep_deletes
         self._throttle = throttle
         self._map = OffsetMap.sized(
             cleanable.first_uncleanable_offset - cleanable.first_dirty_offset, map_bytes, load_factor
@@ -112,6 +114,7 @@ class CompactionJob:
             aborted=self._aborted,
             delete_retention_ms=self._config.delete_retention_ms,
             now_ms=self._now_ms,
+            keep_deletes=self._keep_deletes,
             throttle=self._throttle,
         )
 

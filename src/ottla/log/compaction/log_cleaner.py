@@ -23,7 +23,7 @@ from ottla.common.yielding import LOGS_PER_SLICE, in_slices
 from ottla.log.compaction.job import CannotCompact, CompactionJob, LogChanged
 from ottla.log.compaction.offset_map import DEFAULT_LOAD_FACTOR
 from ottla.log.compaction.policy import CleanableStats, compute_cleanable_stats
-from ottla.log.directory_checkpoints import DirectoryCheckpoints
+from ottla.log.directories.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.log import Log
 from ottla.log.storage import Storage
 from ottla.protocol.errors import KafkaError, KafkaStorageError
@@ -96,6 +96,7 @@ class LogCleaner:
         clock: Clock,
         *,
         stable_offset: Callable[[Log], int],
+        is_replicated: Callable[[Log], bool],
         remove_later: Callable[[Iterable[str], int], None],
         settings: CleanerSettings | None = None,
     ) -> None:
@@ -106,6 +107,7 @@ class LogCleaner:
         self._logs = logs
         self._clock = clock
         self._stable_offset = stable_offset
+        self._is_replicated = is_replicated
         self._remove_later = remove_later
         self._stopping = Event()
         self._checkpoints = checkpoints
@@ -184,6 +186,7 @@ class LogCleaner:
             stats,
             producers=dict(log.producers.producers),
             now_ms=self._clock.wall_ms(),
+            keep_deletes=not self._is_replicated(log),
             map_bytes=settings.dedupe_buffer_bytes,
             load_factor=settings.load_factor,
             throttle=Throttle(self._clock, self._stopping, lambda: self.settings.max_bytes_per_second),

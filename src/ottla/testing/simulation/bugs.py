@@ -21,6 +21,7 @@ from ottla.metadata.store import MetadataEntry
 from ottla.protocol.fetch_codec import FetchPartitionResult
 from ottla.replication import follower, isr, leader
 from ottla.replication.partition import Partition
+from ottla.replication.registry import PartitionRegistry
 from ottla.testing.simulation.delivery_bugs import DELIVERY_BUGS
 from ottla.testing.simulation.transactions.bugs import TRANSACTION_BUGS
 
@@ -107,6 +108,17 @@ DISK_BUGS: dict[str, Callable[[], list[Patch]]] = {
 """For `--workload disks`."""
 
 
+def tombstones_are_not_waited_for() -> list[Patch]:
+    """Compaction drops tombstones that a replica which is away does not have."""
+    return [(PartitionRegistry, "is_replicated", lambda registry, place: True)]
+
+
+COMPACTION_BUGS: dict[str, Callable[[], list[Patch]]] = {
+    "tombstones-are-not-waited-for": tombstones_are_not_waited_for,
+}
+"""For `--workload compaction`."""
+
+
 def follow_any_store() -> list[Patch]:
     """A broker opens a session with a store that has an older state than it has applied, and waits."""
 
@@ -150,7 +162,7 @@ BUGS: dict[str, Callable[[], list[Patch]]] = {
 }
 """By the names that `python -m ottla.testing.simulate --plant` takes."""
 
-ALL_BUGS = BUGS | DISK_BUGS | DELIVERY_BUGS | TRANSACTION_BUGS
+ALL_BUGS = BUGS | DISK_BUGS | COMPACTION_BUGS | DELIVERY_BUGS | TRANSACTION_BUGS
 """With those against the promises of docs/delivery.md, and those that only transactions suffer from."""
 
 

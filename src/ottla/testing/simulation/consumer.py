@@ -12,7 +12,7 @@ from ottla.common.ids import TopicPartition
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import check_crc, iter_batches
 from ottla.protocol.records.records import decode_records
-from ottla.testing.history import History, Read
+from ottla.testing.history import History, Read, value_of
 from ottla.testing.simulation.client import SimClient
 
 ASK_LEADER = 0.1
@@ -79,11 +79,10 @@ class SimConsumer:
         for header, batch in iter_batches(memoryview(answer.records or b"")):
             check_crc(batch, header)
             records += [
-                (each.offset, each.value or b"") for each in decode_records(batch) if each.offset >= position
+                (each.offset, value_of(each)) for each in decode_records(batch) if each.offset >= position
             ]
-        if records:
-            self.positions[place] = records[-1][0] + 1
-            self.records[place] += records
+            self.positions[place] = max(self.positions[place], header.next_offset)
+        self.records[place] += records
         if records or self.high_watermarks.get(place) != answer.high_watermark:
             self._history.polled(self._name, place, position, records, answer.high_watermark, leader_epoch)
         self.high_watermarks[place] = answer.high_watermark

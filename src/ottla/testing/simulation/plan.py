@@ -21,8 +21,16 @@ OVERSLEEPS = 0.15
 """How many plans have members of the group that stand still past their session and then commit."""
 DISAGREES = 0.15
 """How many plans have brokers that are started with different min.insync.replicas."""
+CLEANS = 0.2
+"""How many plans compact the brokers' own topics all the time."""
 ROLLS_BACK = 0.06
 """How many plans restore the store from an old snapshot."""
+EAGER_CLEANER = {"log.cleaner.backoff.ms": "50", "log.segment.delete.delay.ms": "100"}
+SMALL_SEGMENTS = {
+    "offsets.topic.segment.bytes": "800",
+    "transaction.state.log.segment.bytes": "800",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+}
 BROKEN = ("kill", "pause", "isolate", "cut from store", "restart")
 """What makes a leader lead no longer."""
 
@@ -53,7 +61,10 @@ class Plan:
     """Whether readers read from a replica in their rack."""
     forgets_boots: bool = False
     """Whether every kill looks like a power failure to the broker that starts again."""
+    cleans_own_topics: bool = False
+    """Whether the brokers' own topics are compacted all the time."""
     settings: dict[str, str] = field(default_factory=dict)
+    topic_configs: dict[str, str] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     until_s: float = FAULTS_UNTIL_S
 
@@ -101,8 +112,11 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
     if disagrees:
         faults = _lone_leader(disagreeing, faults, session_timeout_s)
     faults += _rolled_back_store(Random(f"rolled back {seed}"), faults, session_timeout_s)
+    cleans_own_topics = Random(f"own topics {seed}").random() < CLEANS
+    cleaner = (EAGER_CLEANER | SMALL_SEGMENTS) if cleans_own_topics else {}
     return Plan(
         seed=seed,
+        cleans_own_topics=cleans_own_topics,
         nodes=nodes,
         partitions=chance.choice((1, 2, 2, 3)),
         replicas=2 if disagrees else min(3, nodes),
@@ -116,7 +130,7 @@ def make_plan(seed: int, nodes: int | None = None) -> Plan:
         group=True,
         oversleeps=Random(f"oversleeps {seed}").random() < OVERSLEEPS,
         hasty=chance.random() < 0.15,
-        settings=_settings(chance) | ({"log.flush.interval.messages": "1"} if flush_on_ack else {}),
+        settings=_settings(chance) | cleaner | ({"log.flush.interval.messages": "1"} if flush_on_ack else {}),
         faults=tuple(sorted(faults)),
         until_s=max([FAULTS_UNTIL_S, *(each.at_s + each.for_s for each in faults)]),
     )
@@ -148,6 +162,40 @@ def make_transaction_plan(seed: int, nodes: int | None = None) -> Plan:
         plan,
         faults=tuple(sorted(faults)),
         until_s=max([plan.until_s, *(each.at_s + each.for_s for each in faults)]),
+    )
+
+
+def make_compaction_plan(seed: int, nodes: int | None = None) -> Plan:
+    """Draw a plan for compacted topics.
+
+    Tombstones go after a moment, or never: they may go only once the power cannot take them any more. For the
+    same reason no former disk is put back: it would not learn what was deleted meanwhile.
+    """
+    plan = _agreeing(make_plan(seed, nodes))
+    chance = Random(f"compaction {seed}")
+    keeps_tombstones = chance.random() < 0.3
+    unsuited = ["store rolled back"] + (["clock"] if keeps_tombstones else [])
+    too_much = ["disk replaced"] if plan.may_wait_for_disk else []
+    too_much += [] if keeps_tombstones or plan.flush_on_ack else ["power failure"]
+    faults = [
+        each._replace(kind="kill") if each.kind in too_much else each
+        for each in plan.faults
+        if each.kind not in unsuited
+    ]
+    configs = {
+        "cleanup.policy": "compact",
+        "segment.bytes": chance.choice((300, 600, 1_200)),
+        "min.cleanable.dirty.ratio": chance.choice(("0.01", "0.3")),
+        "delete.retention.ms": 3_600_000 if keeps_tombstones else chance.choice((0, 100, 500)),
+    }
+    return replace(
+        plan,
+        group=False,
+        hasty=False,
+        segment_bytes=None,
+        settings=plan.settings | EAGER_CLEANER,
+        topic_configs={key: str(value) for key, value in configs.items()},
+        faults=tuple(sorted(faults)),
     )
 
 

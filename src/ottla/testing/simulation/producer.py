@@ -97,10 +97,14 @@ class SimProducer:
         values = []
         for _ in range(chance.choice((1, 1, 2, 4))):
             self._values += 1
-            values.append(f"{self._name}.{queue.place.partition}.{self._values}".encode())
+            values.append(self._new_value(f"{self._name}.{queue.place.partition}.{self._values}"))
         number = self._history.sent(self._name, queue.place, values, is_safe=self._acks == -1)
         sequence, queue.next_sequence = queue.next_sequence, queue.next_sequence + len(values)
         return _Batch(number, values, sequence, self._client.loop.now + chance.uniform(*TIMEOUT_S))
+
+    def _new_value(self, name: str) -> bytes:
+        """Return what the history calls the next record."""
+        return name.encode()
 
     async def _deliver(self, queue: _PartitionQueue, pending: list[_Batch]) -> None:
         """Send batches, again and again, until each is acknowledged or given up."""
@@ -171,7 +175,7 @@ class SimProducer:
     def _encode(self, queue: _PartitionQueue, batch: _Batch) -> bytes:
         now_ms = EPOCH_MS + int(self._client.loop.now * 1000)
         records = encode_batch(
-            [Record(at, now_ms, None, value) for at, value in enumerate(batch.values)],
+            [self._record(at, now_ms, value) for at, value in enumerate(batch.values)],
             producer_id=queue.producer_id,
             producer_epoch=queue.producer_epoch,
             base_sequence=batch.sequence,
@@ -179,3 +183,7 @@ class SimProducer:
         topic, index = queue.place
         head = _HEAD.pack(-1, self._acks, TIMEOUT_MS, 1)
         return head + encode_string(topic) + _PARTITION.pack(1, index, len(records)) + records
+
+    def _record(self, offset: int, now_ms: int, value: bytes) -> Record:
+        """Return the record that the history calls `value`."""
+        return Record(offset, now_ms, None, value)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.console.messages.making import TOPIC, made
 
-from ottla.console.messages.decoding import MAX_UNPACKINGS, MessageDecoder
+from ottla.console.messages.decoding import MAX_UNPACKINGS, MessageDecoder, hex_dump, hex_row
 from ottla.console.messages.json_path import JsonPath
 from ottla.console.messages.masking import Mask
 from ottla.console.messages.message import Message, Reading
@@ -146,3 +146,7 @@ def test_dead_letters_are_masked_as_in_the_topic_that_they_come_from() -> None:
     assert (masked.value.data, masked.key.text) == ({"card": "••••••", "id": 1}, "k")
     assert masked.header("token") == "••••••"
     assert not Message(made({"card": "4111"}).record, Reading(TOPIC, masks=masks)).masking
+
+
+def test_a_list_shows_binary_values_without_the_offsets_of_a_dump() -> None:
+    assert hex_row(hex_dump(bytes(range(18)))) == bytes(range(18)).hex(" ")

@@ -16,7 +16,12 @@ from ottla.common.topic_names import INTERNAL_TOPICS
 from ottla.log.log import Log
 from ottla.testing.checker import Violation
 from ottla.testing.history import Read
-from ottla.testing.replica_check import Replica, check_replicas, read_replica
+from ottla.testing.replica_check import (
+    Replica,
+    check_compacted_replica,
+    check_replicas,
+    read_replica,
+)
 from ottla.testing.simulation.client import SimClient
 from ottla.testing.simulation.cluster import SimCluster
 from ottla.testing.simulation.operator import SimOperator
@@ -221,12 +226,18 @@ class TransactionScenario(Scenario):
     def _check_disks(self, logs: dict[TopicPartition, list[Read]]) -> None:
         for place in self._all_places():
             replicas: list[Replica] = []
+            is_cleaned = self.plan.cleans_own_topics and place.topic in INTERNAL_TOPICS
             for node_id in self._replicas_of(place):
                 node = self.cluster.nodes[node_id]
                 directory = f"/data/{node.host}/{place}"
                 if node.disk.exists(directory):
                     replicas.append(read_replica(node.disk, directory, node.host))
-                    self.violations += check_aborted_index(node.disk, directory, replicas[-1])
+                    if not is_cleaned:
+                        self.violations += check_aborted_index(node.disk, directory, replicas[-1])
+            if is_cleaned:
+                for each in replicas:
+                    self.violations += check_compacted_replica(place, each)
+                continue
             self.violations += check_replicas(place, replicas)
             if place in logs and committed_records(replicas[0]) != logs[place]:
                 self._report("replicas-differ", f"{place}: readers see something else than the disk holds")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from tests.unit.log.bench import LogBench
 
+from ottla.log.directories.flusher import Flusher
 from ottla.log.flush import FlushJob
-from ottla.log.flusher import Flusher
 from ottla.protocol.errors import KafkaStorageError
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.connect.connectors.debezium import (
+from ottla.connect.connectors.postgresql.debezium import (
     DATE,
     EPOCH_2000_MS,
     STREAM,
@@ -19,9 +19,19 @@ from ottla.connect.connectors.debezium import (
     Position,
     Table,
 )
-from ottla.connect.connectors.pgoutput import RELATION, Begin, Change, Decoder, Relation, relation_id
-from ottla.connect.connectors.pgoutput_columns import INSERT, Texts, is_new_row, texts_of
-from ottla.connect.connectors.postgres_stream import is_visible
+from ottla.connect.connectors.postgresql.pgoutput import (
+    INSERT,
+    RELATION,
+    Begin,
+    Change,
+    Decoder,
+    Relation,
+    Texts,
+    is_new_row,
+    relation_id,
+    texts_of,
+)
+from ottla.connect.connectors.postgresql.stream import is_visible
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_codec import Encode, FastPathMiss, encoder_of
 from ottla.connect.data.json_columns import joined, json_texts, objects

@@ -11,9 +11,9 @@ from tests.unit.log.bench import append, make_batch, read_values
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.checkpoints import CLEAN_SHUTDOWN, META_PROPERTIES
+from ottla.log.directories.log_directories import LogDirectories
+from ottla.log.directories.log_directory import LogDirectory, LogDirectoryError, LogDirectoryUnusable
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directories import LogDirectories
-from ottla.log.log_directory import LogDirectory, LogDirectoryError, LogDirectoryUnusable
 from ottla.protocol.errors import KafkaStorageError
 from ottla.testing.simulation.disk import SimDisk
 

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.common.ids import TopicPartition
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.disk import Disk, OpenFile
 from ottla.log.file_names import (
     EPOCH_CHECKPOINT,
@@ -41,7 +42,6 @@ from ottla.log.file_names import (
     parse_moved_dir,
 )
 from ottla.log.log import Log
-from ottla.log.log_directory import LogDirectory
 from ottla.log.segment import Segment
 from ottla.log.storage import is_transient
 from ottla.protocol.errors import KafkaStorageError

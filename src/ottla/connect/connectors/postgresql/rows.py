@@ -10,8 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 from ottla.connect.config.keys import BOOLEAN, HIGH, LIST, ConfigKey
-from ottla.connect.connectors.debezium import CYCLE_DAYS, CYCLE_YEARS, DAY_US, INFINITIES
-from ottla.connect.connectors.postgres import quoted, table_name
+from ottla.connect.connectors.postgresql.database import quoted, table_name
+from ottla.connect.connectors.postgresql.debezium import CYCLE_DAYS, CYCLE_YEARS, DAY_US, INFINITIES
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_form import DECIMALS
 from ottla.connect.data.record import Record

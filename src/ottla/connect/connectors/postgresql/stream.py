@@ -13,8 +13,8 @@ from collections import deque
 from typing import Any
 
 from ottla.common.clock import SystemClock
-from ottla.connect.connectors.pgoutput import COMMIT, RELATION, commit_end
-from ottla.connect.connectors.postgres import SET_FORMS, quoted
+from ottla.connect.connectors.postgresql.database import SET_FORMS, quoted
+from ottla.connect.connectors.postgresql.pgoutput import COMMIT, RELATION, commit_end
 
 Row = tuple[int, int, bytes]
 """Position, transaction and message."""

@@ -10,9 +10,9 @@ from tests.unit.log.bench import append, flush, idempotent, make_batch, read_val
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, META_PROPERTIES, RECOVERY_POINTS
+from ottla.log.directories.log_directory import LogDirectory, LogDirectoryError
 from ottla.log.disk import Disk, RealDisk
 from ottla.log.log_config import LogConfig
-from ottla.log.log_directory import LogDirectory, LogDirectoryError
 from ottla.protocol.errors import KafkaStorageError
 from ottla.testing.simulation.disk import SimDisk
 

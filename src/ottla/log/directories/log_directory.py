@@ -36,7 +36,7 @@ from ottla.log.checkpoints import (
     encode_partition_metadata,
     write_atomically,
 )
-from ottla.log.directory_checkpoints import DirectoryCheckpoints
+from ottla.log.directories.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.disk import Disk
 from ottla.log.file_names import (
     PARTITION_METADATA,

@@ -17,10 +17,10 @@ from uuid import UUID
 
 from ottla.common.clock import Clock
 from ottla.common.ids import TopicPartition
+from ottla.log.directories.log_copy import complete_moves
+from ottla.log.directories.log_directory import LogDirectory, LogDirectoryError, LogDirectoryUnusable
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
-from ottla.log.log_copy import complete_moves
-from ottla.log.log_directory import LogDirectory, LogDirectoryError, LogDirectoryUnusable
 from ottla.log.producers.producer_limit import ProducerLimit
 from ottla.log.storage import Storage
 from ottla.protocol.errors import KafkaStorageError

@@ -1,11 +1,14 @@
-"""Decode PostgreSQL's logical replication messages (pgoutput, protocol version 1). Pure code."""
+"""Decode PostgreSQL's logical replication messages (pgoutput, protocol version 1): one by one, or in columns.
+
+Pure code.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 UNCHANGED = object()
 """A large value that an update has not changed, and PostgreSQL does not send."""
@@ -66,8 +69,14 @@ Message = Begin | Commit | Change
 
 _BEGIN, _COMMIT = struct.Struct(">qqi"), struct.Struct(">bqqq")
 _ID, _COUNT, _TYPE = struct.Struct(">i"), struct.Struct(">h"), struct.Struct(">Ii")
-NULL, SAME = ord("n"), ord("u")
 COMMIT, RELATION = b"C", b"R"
+INSERT, UPDATE = ord("I"), ord("U")
+NULL, SAME, TEXT = ord("n"), ord("u"), ord("t")
+_NEW = ord("N")
+_ROW_POSITION = 8
+"""Kind, relation, N, number of columns."""
+_LENGTH = 5
+"""Kind and length of a text."""
 
 
 def relation_id(data: bytes) -> int:
@@ -189,3 +198,53 @@ def relation_of(data: bytes) -> Relation:
 def _text(data: bytes, position: int) -> tuple[str, int]:
     end = data.index(b"\x00", position)
     return data[position:end].decode(), end + 1
+
+
+def is_new_row(data: bytes) -> bool:
+    """Return whether a message has the new row of an insert or update, and nothing of the old one."""
+    return data[0] in (INSERT, UPDATE) and data[5] == _NEW
+
+
+class Texts(NamedTuple):
+    """The values of a column."""
+
+    column: Any
+    """Null also where an update has not changed a large value."""
+    is_same: Any
+    """Which are those; None if there are none."""
+
+
+def texts_of(messages: Sequence[bytes], columns: int) -> list[Texts] | None:
+    """Return the texts of each column of many new rows; None if a row has other columns."""
+    import numpy as np
+    import pyarrow as pa
+
+    sizes = np.fromiter(map(len, messages), np.int64, len(messages))
+    ends = np.cumsum(sizes)
+    data = b"".join((*messages, bytes(_LENGTH)))
+    if len(data) > 2**31 - 1:
+        return None
+    octets = np.frombuffer(data, np.uint8)
+    position = ends - sizes + _ROW_POSITION
+    if ((octets[position - 2].astype(np.int64) << 8 | octets[position - 1]) != columns).any():
+        return None
+    found = []
+    evens = np.arange(0, 2 * len(messages) - 1, 2)
+    for _ in range(columns):
+        kinds = octets[position]
+        is_null, is_same = kinds == NULL, kinds == SAME
+        if not (is_null | is_same | (kinds == TEXT)).all():
+            return None
+        is_null |= is_same
+        lengths = np.zeros(len(messages), np.int64)
+        for each in range(1, _LENGTH):
+            lengths = lengths << 8 | octets[position + each]
+        begin = np.where(is_null, position + 1, position + _LENGTH)
+        position = np.where(is_null, begin, begin + lengths)
+        edges = np.stack((begin, position), axis=1).ravel().astype(np.int32)
+        pieces = pa.Array.from_buffers(
+            pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)]
+        )
+        texts = pieces.take(pa.array(evens, mask=is_null)).cast(pa.string())
+        found.append(Texts(texts, pa.array(is_same) if is_same.any() else None))
+    return found if (position == ends).all() else None

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from ottla import __version__
-from ottla.connect.connectors.pgoutput import UNCHANGED, Change, Column, Relation
+from ottla.connect.connectors.postgresql.pgoutput import UNCHANGED, Change, Column, Relation
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_codec import Constant
 from ottla.connect.data.json_form import unscaled

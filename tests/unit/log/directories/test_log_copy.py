@@ -11,12 +11,12 @@ from tests.unit.log.bench import append, idempotent, make_batch, read_values
 from ottla.common.clock import ManualClock
 from ottla.common.ids import TopicPartition, new_uuid
 from ottla.log.checkpoints import RECOVERY_POINTS, decode_offsets
+from ottla.log.directories.log_copy import LogCopy
+from ottla.log.directories.log_directories import LogDirectories
+from ottla.log.directories.log_directory import LogDirectory
 from ottla.log.file_names import OFFSET_INDEX
 from ottla.log.log import Log
 from ottla.log.log_config import LogConfig
-from ottla.log.log_copy import LogCopy
-from ottla.log.log_directories import LogDirectories
-from ottla.log.log_directory import LogDirectory
 from ottla.protocol.errors import KafkaStorageError
 from ottla.testing.simulation.disk import SimDisk
 

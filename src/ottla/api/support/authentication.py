@@ -1,0 +1,59 @@
+"""What both ways to authenticate share: SaslAuthenticate, and SASL messages that come without a request.
+
+A success gives the connection its principal. A failure is counted, written to the audit log, and ends the
+connection late: guessing passwords takes time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from ottla.api.support.context import RequestContext
+from ottla.protocol.frames import SIZE
+from ottla.security.exchange import AuthenticationRefused
+
+
+def authenticate(ctx: RequestContext, message: bytes) -> tuple[bytes, int]:
+    """Return the answer to a message of the client, and the session's lifetime in ms.
+
+    AuthenticationRefused, WrongState: as SaslSession.authenticate.
+    """
+    connection, services = ctx.connection, ctx.services
+    sasl, clock = connection.sasl, services.clock
+    assert sasl is not None
+    answer, lifetime_ms = sasl.authenticate(message, clock.wall_ms(), clock.mono_ms())
+    if sasl.identity is not None and not sasl.is_in_progress:
+        connection.principal = sasl.identity.principal
+        connection.is_token_authenticated = sasl.identity.is_token
+        services.logins[sasl.mechanism, True] += 1
+    return answer, lifetime_ms
+
+
+async def close_late(ctx: RequestContext, reason: str) -> None:
+    """Close the connection of a client that has failed, after a delay."""
+    connection, services = ctx.connection, ctx.services
+    assert connection.sasl is not None
+    mechanism = connection.sasl.mechanism
+    services.logins[mechanism, False] += 1
+    if services.audit is not None:
+        services.audit.login_failed(ctx, mechanism, reason)
+    await asyncio.sleep(services.config.connection_failed_authentication_delay_ms / 1000)
+    connection.close(f"closed: authentication by {mechanism} failed: {reason}")
+
+
+def answer_raw_token(ctx: RequestContext, message: memoryview) -> bytes | Awaitable[None] | None:
+    """Answer a SASL message that comes without a request, after SaslHandshake v0; None: send nothing.
+
+    Message and answer are an int32 size and that many bytes. There is no error response: a client that fails
+    is closed. GSSAPI ends without an answer, as in Kafka.
+    """
+    sasl = ctx.connection.sasl
+    assert sasl is not None
+    try:
+        answer, _ = authenticate(ctx, bytes(message))
+    except AuthenticationRefused as error:
+        return close_late(ctx, str(error))
+    if sasl.mechanism == "GSSAPI" and sasl.identity is not None and not sasl.takes_raw_tokens:
+        return None
+    return SIZE.pack(len(answer)) + answer
