@@ -82,6 +82,7 @@ def test_a_topic_that_is_created_again_is_copied_from_its_beginning(
         config = {
             "source.cluster.bootstrap.servers": source.bootstrap_servers,
             "target.cluster.bootstrap.servers": target.bootstrap_servers,
+            "topics": "payments, ord.*",
         }
         connector = MirrorSource("m", config)
         reader: Any = connector.reader(config)

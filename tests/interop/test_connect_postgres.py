@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,7 +17,7 @@ from tests.waiting import wait_until
 
 from ottla.connect.connectors import postgres_cdc
 from ottla.connect.connectors.postgres_cdc import PostgresCdcSource
-from ottla.connect.connectors.postgres_sink import PostgresSink
+from ottla.connect.connectors.postgres_sink import PostgresSink, PostgresWriter
 from ottla.connect.connectors.postgres_source import PostgresSource
 from ottla.connect.connectors.postgresql.stream import CannotStream, is_visible
 from ottla.connect.converters.plain import JsonConverter
@@ -560,6 +561,132 @@ def test_changes_in_columns_are_those_that_come_one_by_one(
         capture.offset = end
     assert columns_read == rows
     assert in_columns > 100
+
+
+PLAIN_TYPES = {kind: given for kind, given in TYPES.items() if kind != "numeric"} | {
+    "date": ["'0001-01-01'", "'1969-12-31'", "'9999-12-31'"],
+    "time": ["'12:34:56.789'", "'23:59:59.999999'"],
+    "timestamp": ["'1969-12-31 23:59:59.999999'", "'2020-01-02'"],
+}
+
+
+def test_rows_in_columns_are_those_that_are_written_one_by_one(
+    server: PostgresServer, database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = ", ".join(f'"c{number} \u00fc" {kind}' for number, kind in enumerate(PLAIN_TYPES))
+    database.execute(f"CREATE TABLE t (id int PRIMARY KEY, large text, {columns})")
+    database.execute("ALTER TABLE t ALTER COLUMN large SET STORAGE EXTERNAL")
+    capture = Capture(server, **{"decimal.handling.mode": "precise"})
+    changes = [
+        "INSERT INTO t (id, large, \"c10 \u00fc\") VALUES (-1, 'a', '1999-01-01'), (-2, 'b', NULL)",
+        "UPDATE t SET large = 'c\t\"\n\\' WHERE id = -1",
+        "DELETE FROM t WHERE id = -2",
+        "INSERT INTO t (id, large) VALUES (-2, '')",
+        "UPDATE t SET id = 700 WHERE id = -1",
+        "DELETE FROM t WHERE id = 700",
+        "UPDATE t SET large = 'x' || id",
+        "ALTER TABLE t ADD COLUMN more numeric(9,2)",
+        "UPDATE t SET more = id / 7.0 WHERE id > 80",
+        "DELETE FROM t",
+    ]
+    with database.transaction():
+        for number in range(90):
+            values = [
+                f"CAST({given[number % len(given)]} AS {kind})" if (number + at) % 5 else "NULL"
+                for at, (kind, given) in enumerate(PLAIN_TYPES.items())
+            ]
+            database.execute(f"INSERT INTO t VALUES ({number}, repeat('x', 9000), {', '.join(values)})")
+    groups = [capture.everything()]
+    for each in changes:
+        database.execute(each)
+        groups.append(capture.everything())
+    groups += [[each for group in groups[:number] for each in group] for number in (3, 6, 8)]
+    outcomes = []
+    for is_column in (True, False):
+        name = f"mirrored_{is_column}"
+        counts = write_groups(server, name, groups, monkeypatch, is_column=is_column)
+        rows = database.execute(f"SELECT m::text FROM {name.lower()} m ORDER BY 1").fetchall()
+        outcomes.append((rows, counts))
+    assert outcomes[0][0] == outcomes[1][0]
+    assert outcomes[0][1] > 5
+    assert outcomes[1][1] == 0
+
+
+def write_groups(
+    server: PostgresServer,
+    name: str,
+    groups: list[list[Record]],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_column: bool,
+) -> int:
+    """Write batches as Spark has them; return how many were written in columns."""
+    config = {
+        "connection.url": server.url,
+        "table.name.format": name.lower(),
+        "auto.create": "true",
+        "auto.evolve": "true",
+        "key.converter": JsonConverter.name,
+        "value.converter": JsonConverter.name,
+    }
+    key, value = (JsonConverter({}, is_key=each) for each in (True, False))
+    spec = TaskSpec("c", 0, 1, "sink", "PostgresSink", config, DEFAULT_CONVERTERS).to_json()
+    found: list[Any] = []
+    write = PostgresWriter.write_json
+
+    def counted(*arguments: Any) -> Any:
+        found.append(write(*arguments) if is_column else None)
+        return found[-1]
+
+    monkeypatch.setattr(PostgresWriter, "write_json", counted)
+    offset = 0
+    for number, records in enumerate(groups):
+        writer = PostgresSink("c", config).writer(config)
+        batch = Batch("q" + name, number, "c", 0)
+        writer.prepare(batch)
+        rows = []
+        for each in records:
+            rows.append(
+                {
+                    "key": key.to_bytes(each.topic, each.key_schema, each.key),
+                    "value": value.to_bytes(each.topic, each.value_schema, each.value),
+                    "topic": each.topic,
+                    "partition": 0,
+                    "offset": offset,
+                    "timestamp": datetime(2020, 1, 1, tzinfo=UTC),
+                }
+            )
+            offset += 1
+        rows_of = [pa.RecordBatch.from_pylist(rows)] if rows else []
+        list(PartWriter(spec, writer, batch).write(iter(rows_of)))
+    monkeypatch.undo()
+    return sum(each is not None for each in found)
+
+
+def test_large_values_that_an_update_leaves_out_stay_in_the_mirror(
+    server: PostgresServer, database: Any
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, n int, large text, raw bytea, doc jsonb)")
+    for each in ("large", "raw", "doc"):
+        database.execute(f"ALTER TABLE t ALTER COLUMN {each} SET STORAGE EXTERNAL")
+    database.execute(
+        "INSERT INTO t SELECT g, 0, repeat('x', 9000), repeat('y', 9000)::bytea, "
+        "jsonb_build_object('a', repeat('z', 9000)) FROM generate_series(1, 200) g"
+    )
+    capture = Capture(server, **{"table.include.list": "public.t"})
+    config = {"connection.url": server.url, "table.name.format": "mirrored", "auto.create": "true"}
+    write_sink(PostgresSink, config, capture.everything())
+    database.execute("UPDATE t SET n = id")
+    database.execute("UPDATE t SET large = 'short' WHERE id = 3")
+    database.execute("UPDATE t SET n = 7 WHERE id < 5")
+    assert not write_sink(PostgresSink, config, numbered(capture.everything()), number=1)
+    rows = "SELECT md5(string_agg(m::text, ',' ORDER BY id)) FROM {} m"
+    assert one(database, rows.format("mirrored")) == one(database, rows.format("t"))
+
+
+def numbered(records: list[Record]) -> list[Record]:
+    """Give records the offsets of a topic."""
+    return [replace(each, offset=number, partition=0) for number, each in enumerate(records)]
 
 
 FAR_TIMES = [

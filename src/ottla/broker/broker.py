@@ -58,7 +58,7 @@ from ottla.broker.settings import (
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.live import DYNAMIC_KEYS, LiveConfig
-from ottla.common.config.metrics_keys import OFF, metrics_place
+from ottla.common.config.metrics_keys import OFF, automatic_host, metrics_place
 from ottla.common.ids import TopicPartition
 from ottla.controller.runner import Controller
 from ottla.coordinator.groups import GroupCoordinator
@@ -365,7 +365,9 @@ class Broker:
     async def _serve_metrics(self) -> None:
         """Tell about this broker from now on, if it is to: that it starts, for now."""
         config = self.config
-        place = metrics_place(config.ottla_metrics_listen or OFF, config.listener_list[0].host)
+        has_authorizer = self.authorizer is not None
+        host = automatic_host(config.listener_list[0], has_authorizer=has_authorizer)
+        place = metrics_place(config.ottla_metrics_listen or OFF, host)
         if place is None:
             return
         host, port, is_required = place

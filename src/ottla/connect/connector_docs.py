@@ -67,10 +67,12 @@ NOTES: dict[type, tuple[str, str]] = {
         "partitioned table is captured as one table.\n\n"
         "The snapshot reads ranges of one exported snapshot. If the connection that holds it is lost, the "
         "rest is read from a newer snapshot, and changes in between are repeated. New columns appear with "
-        "the first change after them. TRUNCATE is not captured. The slot advances after the records are in "
-        "their topics. If a slot retains more WAL than `wal.retention.alarm.bytes`, the worker logs an "
-        "alarm and counts it in `ottla_connect_alarms`, also while the connector does not run. Deleting "
-        "the connector does not drop the slot: `SELECT pg_drop_replication_slot('ottla')`.",
+        "the first change after them. TRUNCATE is not captured. An update that does not change a large value "
+        "has `__debezium_unavailable_value` instead, which sinks for tables do not write; for a large "
+        "`numeric` it has null: set `REPLICA IDENTITY FULL` for such tables. The slot advances after the "
+        "records are in their topics. If a slot retains more WAL than `wal.retention.alarm.bytes`, the "
+        "worker logs an alarm and counts it in `ottla_connect_alarms`, also while the connector does not "
+        "run. Deleting the connector does not drop the slot: `SELECT pg_drop_replication_slot('ottla')`.",
     ),
     PostgresSink: (
         "exactly once",

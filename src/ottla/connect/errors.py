@@ -13,6 +13,18 @@ class DataError(ConnectError):
     """A record or a schema is not what it must be; `errors.tolerance` decides what follows."""
 
 
+BAD_DATA = (
+    DataError,
+    TypeError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+)
+"""What a converter or a transform raises for a record that it cannot take."""
+
+
 class RetriableError(ConnectError):
     """An outside system is not available now; the task is tried again."""
 

@@ -158,6 +158,12 @@ class SinkWriter:
         """Write records in a worker; return a small JSON value for `commit`."""
         raise NotImplementedError
 
+    def write_json(self, rows: Sequence[Any], batch: Batch, key: Any, value: Any) -> Any:
+        """Write Arrow batches of a topic's records, when both converters are JSON and no transform looks at
+        them; return what `write` returns. None leaves them to `write`.
+        """
+        return None
+
     def commit(self, batch: Batch, messages: Sequence[Any]) -> None:
         """Complete a batch, on the driver, after all its records are written."""
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.connect.converters import header_values
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_codec import Constant
 from ottla.connect.data.record import Header, Record
@@ -104,7 +105,7 @@ def test_keys_headers_and_topics() -> None:
     )
     record = apply("HeaderFrom$Value", fields="id", headers="h", operation="copy")
     assert record.headers == [Header("h", Schema(s.INT32), 7)]
-    assert apply("InsertHeader", header="n", value_literal="5").headers == [Header("n", Schema(s.INT64), 5)]
+    assert apply("InsertHeader", header="n", value_literal="5").headers == [Header("n", Schema(s.INT8), 5)]
     assert apply("RegexRouter", regex="(t)", replacement="to-$1-${1}").topic == "to-t-t"
     assert apply(
         "TimestampRouter", topic_format="${topic}/${timestamp}", timestamp_format="yyyy.MM"
@@ -385,3 +386,53 @@ def test_a_transform_may_change_what_change_data_capture_shares_among_records() 
     for change in (lambda: source.update(name="x"), lambda: source.pop("db"), source.clear):
         with pytest.raises(TypeError, match="shared by records"):
             change()
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "value"),
+    [
+        ("300", Schema(s.INT16), 300),
+        ("1e3", Schema(s.INT16), 1000),
+        ("1.5", Schema(s.FLOAT32), 1.5),
+        ("99999999999999999999", s.decimal(0), Decimal("99999999999999999999")),
+        ("2020-01-02", s.date_schema(), date(2020, 1, 2)),
+        ("2020-01-02T03:04:05.678Z", s.timestamp_schema(), datetime(2020, 1, 2, 3, 4, 5, 678000, UTC)),
+        ("[1, 300]", Schema(s.ARRAY, items=Schema(s.INT16)), [1, 300]),
+        ('{"a":1,"b":null}', None, {"a": 1, "b": None}),
+        ('"q"', Schema(s.STRING), '"q"'),
+        ("[1, 2", Schema(s.STRING), "[1, 2"),
+        ("10 apples", Schema(s.STRING), "10 apples"),
+        ("null", None, None),
+        ("[" * 500, Schema(s.STRING), "[" * 500),
+        ("1e999999999", Schema(s.STRING), "1e999999999"),
+    ],
+)
+def test_texts_of_headers_stand_for_values(text: str, schema: Schema | None, value: Any) -> None:
+    found = header_values.parse(text)
+    assert found[1] == value
+    assert schema is None or found[0] == schema
+    assert header_values.parse(header_values.text_of(found[1])) == found
+
+
+def test_a_time_that_python_does_not_have_is_a_bad_record() -> None:
+    with pytest.raises(BadRecord):
+        apply("TimestampConverter$Value", {"at": 1 << 62}, None, field="at", target_type="Timestamp")
+
+
+@pytest.mark.parametrize(
+    ("regex", "replacement", "topic"),
+    [
+        ("(?<first>.).*", "${first}-x", "t-x"),
+        ("(.*)", "$12", "t2"),
+        (".*", "a\\$b", "a$b"),
+        ("other", "x", "t"),
+    ],
+)
+def test_topics_are_renamed_by_java_rules(regex: str, replacement: str, topic: str) -> None:
+    assert apply("RegexRouter", regex=regex, replacement=replacement).topic == topic
+
+
+@pytest.mark.parametrize("replacement", ["$1", "${a}", "x$", "x\\"])
+def test_a_replacement_that_cannot_be_is_a_wrong_config(replacement: str) -> None:
+    with pytest.raises(WrongConfig, match="replacement"):
+        apply("RegexRouter", regex="t.*", replacement=replacement)

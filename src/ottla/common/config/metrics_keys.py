@@ -10,6 +10,8 @@ CLUSTER_WIDE = Update.CLUSTER_WIDE
 
 METRICS_PORT = 9644
 OFF, AUTO = "off", "auto"
+LOOPBACK = "127.0.0.1"
+_LOOPBACK = frozenset({LOOPBACK, "::1", "localhost"})
 
 
 def _is_place(text: str) -> bool:
@@ -28,8 +30,10 @@ class MetricsKeys(Config):
         STRING,
         None,
         "Where `/metrics`, `/healthz` and `/readyz` are served: `HOST:PORT`, or `off`. `auto`, as `ottla "
-        f"serve` has it, is port {METRICS_PORT} of the host of the first listener, or nothing if another "
-        "program has that port; `auto:PORT` is the same for another port. If unset: off.",
+        f"serve` has it, is port {METRICS_PORT} of the host of the first listener, or of loopback if that "
+        "listener is not PLAINTEXT or there is an authorizer: the pages ask for no login, and have names of "
+        "topics and groups. Nothing is served if another program has that port. `auto:PORT` is the same for "
+        "another port. If unset: off.",
         check=Check("HOST:PORT, auto, auto:PORT or off", _is_place),
     )
     ottla_metrics_max_topics = Key(
@@ -74,21 +78,27 @@ class MetricsKeys(Config):
     )
 
 
-def metrics_place(text: str, first_host: str) -> tuple[str, int, bool] | None:
+def automatic_host(first: Listener, *, has_authorizer: bool) -> str:
+    """Return the host of `auto`: that of the first listener only if every client may see all names anyway."""
+    is_open = first.security_protocol == "PLAINTEXT" and not has_authorizer
+    return first.host if is_open or first.host in _LOOPBACK else LOOPBACK
+
+
+def metrics_place(text: str, automatic: str) -> tuple[str, int, bool] | None:
     """Return host, port, and whether it must be that port, of `ottla.metrics.listen`; None if it is off.
 
-    `first_host` is the host of the first listener. ValueError if the text is none of the forms.
+    `automatic` is the host of `auto`. ValueError if the text is none of the forms.
     """
     word = text.strip()
     if word == OFF:
         return None
     if word == AUTO:
-        return first_host, METRICS_PORT, False
+        return automatic, METRICS_PORT, False
     host, colon, port = word.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535 or "/" in host:
         raise ValueError(f"{text!r} is not HOST:PORT")
     if host == AUTO:
-        return first_host, int(port), False
+        return automatic, int(port), False
     return host.strip("[]"), int(port), True
 
 

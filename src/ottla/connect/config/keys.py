@@ -145,12 +145,28 @@ def name_check(name: str, value: str) -> None:
         raise WrongConfig(name, value, "String may not contain control sequences and must be non-empty")
 
 
+def java_regex(text: str) -> re.Pattern[str]:
+    """Compile a regular expression with Java's form of named groups; raise re.error."""
+    return re.compile(re.sub(r"(?<!\\)\(\?<(?=[A-Za-z])", "(?P<", text))
+
+
 def is_regex(name: str, value: str) -> None:
     """Check a regular expression."""
     try:
-        re.compile(value)
+        java_regex(value)
     except re.error as error:
         raise WrongConfig(name, value, f"Invalid regex: {error}") from None
+
+
+def are_regexes(name: str, value: list[str]) -> None:
+    """Check a list of regular expressions."""
+    for each in value:
+        is_regex(name, each)
+
+
+def any_of(patterns: Sequence[str]) -> re.Pattern[str]:
+    """Compile what matches one of some regular expressions."""
+    return java_regex("|".join(f"(?:{each})" for each in patterns) or "(?!)")
 
 
 def unique(name: str, value: list[str]) -> None:

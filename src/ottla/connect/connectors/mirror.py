@@ -15,7 +15,7 @@ from typing import Any
 from ottla.client import Admin, Consumer, KafkaError, TopicPartition
 from ottla.client.errors import ClientError
 from ottla.common.clock import SystemClock
-from ottla.connect.config.keys import BOOLEAN, HIGH, LONG, LOW, ConfigKey, at_least, is_regex
+from ottla.connect.config.keys import BOOLEAN, HIGH, LIST, LONG, LOW, ConfigKey, are_regexes, at_least
 from ottla.connect.connectors.mirror_sync import OFFSET_HEADER, MirrorSync, client_options
 from ottla.connect.data import schema as s
 from ottla.connect.data.record import Header, Record
@@ -26,6 +26,11 @@ from ottla.connect.sdk import Offsets, SourceConnector, SourceReader, partition_
 log = logging.getLogger(__name__)
 
 BYTES = Schema(s.BYTES, optional=True)
+
+
+EXCLUDED_TOPICS = [r".*[\-\.]internal", r".*\.replica", "__.*"]
+EXCLUDED_GROUPS = ["console-consumer-.*", "connect-.*", "__.*"]
+"""MirrorMaker 2's defaults."""
 
 
 class MirrorSource(SourceConnector):
@@ -40,10 +45,10 @@ class MirrorSource(SourceConnector):
         ),
         ConfigKey("source.cluster.bootstrap.servers", doc="The cluster to copy.", importance=HIGH),
         ConfigKey("target.cluster.bootstrap.servers", doc="The worker's cluster.", importance=HIGH),
-        ConfigKey(
-            "topics", default=".*", doc="A regular expression of topics.", importance=HIGH, check=is_regex
-        ),
-        ConfigKey("groups", default=".*", doc="A regular expression of groups.", check=is_regex),
+        ConfigKey("topics", LIST, [".*"], "Names or regular expressions of topics.", HIGH, are_regexes),
+        ConfigKey("topics.exclude", LIST, EXCLUDED_TOPICS, "Topics to leave out.", check=are_regexes),
+        ConfigKey("groups", LIST, [".*"], "Names or regular expressions of groups.", check=are_regexes),
+        ConfigKey("groups.exclude", LIST, EXCLUDED_GROUPS, "Groups to leave out.", check=are_regexes),
         ConfigKey("replication.policy.separator", default=".", doc="Separator between alias and topic."),
         ConfigKey("identity.replication.policy", BOOLEAN, False, "Mirrored topics keep their names."),
         ConfigKey("sync.topic.configs.enabled", BOOLEAN, True, "Copy the configs of topics."),

@@ -11,6 +11,7 @@ from typing import Any
 
 from ottla.client import Admin, Consumer, TopicPartition
 from ottla.client.admin.acls import Acl
+from ottla.connect.config.keys import any_of
 from ottla.protocol.errors import GroupIdNotFound, KafkaError
 
 log = logging.getLogger(__name__)
@@ -72,12 +73,15 @@ class MirrorSync:
 
     def _sync_topics(self) -> None:
         source, target = self._admins
-        pattern = re.compile(self._settings["topics"])
+        wanted, excluded = (any_of(self._settings[key]) for key in ("topics", "topics.exclude"))
         alias = self._settings["source.cluster.alias"] + self._settings["replication.policy.separator"]
         chosen = {
             name: info
             for name, info in source.list_topics().items()
-            if pattern.fullmatch(name) and not INTERNAL.fullmatch(name) and not name.startswith(alias)
+            if wanted.fullmatch(name)
+            and not excluded.fullmatch(name)
+            and not INTERNAL.fullmatch(name)
+            and not name.startswith(alias)
         }
         self.topics = {name: len(info.partitions) for name, info in chosen.items()}
         self.topic_ids = {name: str(info.topic_id) for name, info in chosen.items() if info.topic_id}
@@ -127,10 +131,12 @@ class MirrorSync:
     def _sync_groups(self) -> None:
         """Commit each group's place in the mirror: behind the copy of the last record that it has read."""
         source, target = self._admins
-        pattern = re.compile(self._settings["groups"])
+        wanted, excluded = (any_of(self._settings[key]) for key in ("groups", "groups.exclude"))
         for group in source.list_groups():
             name = group.group_id
-            if not pattern.fullmatch(name) or name.startswith(("connect-", "spark-")):
+            if not wanted.fullmatch(name) or excluded.fullmatch(name):
+                continue
+            if name.startswith(("connect-", "spark-")):
                 continue
             moved: dict[TopicPartition, int] = {}
             for place, committed in source.group_offsets(name).items():

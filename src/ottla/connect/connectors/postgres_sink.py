@@ -9,12 +9,14 @@ deleted and created again begin at 0.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from types import NoneType
 from typing import Any
 
+from ottla.connect.connectors.postgresql.columns import OF_COLUMN, Outcome, csv_of, outcome_of
+from ottla.connect.connectors.postgresql.columns import by_place as by_columns
 from ottla.connect.connectors.postgresql.database import (
     CONNECTION_KEYS,
     check_connection,
@@ -26,16 +28,18 @@ from ottla.connect.connectors.postgresql.database import (
     table_name,
 )
 from ottla.connect.connectors.postgresql.rows import TABLE_KEYS, Row, RowMaker, check_modes, evolve
+from ottla.connect.data.json_codec import FastPathMiss
 from ottla.connect.data.record import Record
-from ottla.connect.errors import RetriableError
+from ottla.connect.errors import ConnectError, RetriableError
 from ottla.connect.sdk import Batch, Refused, SinkConnector, SinkWriter
 
 GUARD = "ottla_connect_offsets"
 ROWS_AT_ONCE = 1_000
 COPY_FROM = 100
 """Rows from which on a temporary table is worth what it costs PostgreSQL's catalogue."""
+UPSERTS = ("upsert", "record_key", True)
+"""The modes whose rows can be written in columns."""
 COPIED = "pg_temp.ottla_copied"
-OF_COLUMN = ""
 _TYPES = {
     bool: "boolean",
     int: "bigint",
@@ -110,6 +114,72 @@ class PostgresWriter(SinkWriter):
             raise
         return count
 
+    def write_json(self, rows: Sequence[Any], batch: Batch, key: Any, value: Any) -> Any:
+        """Write the newest row of each key in columns; None if anything needs a closer look."""
+        import psycopg
+        from pyarrow import ArrowException
+
+        settings = self.settings
+        if (settings["insert.mode"], settings["pk.mode"], settings["delete.enabled"]) != UPSERTS:
+            return None
+        try:
+            outcomes = [
+                ((topic, partition), outcome_of(topic, group, key, value, settings["pk.fields"]), group)
+                for topic, partition, group in by_columns(rows)
+            ]
+            with kept_connection(self.dsn) as connection:
+                for place, outcome, group in outcomes:
+                    self._write_outcome(connection, batch, place, outcome)
+                    self._note(connection, batch, place, group.column("offset")[-1].as_py() + 1)
+                    connection.commit()
+        except (FastPathMiss, ConnectError, ArrowException, psycopg.Error):
+            return None  # what is committed already is not written again: the guard says so
+        return sum(each.num_rows for each in rows)
+
+    def _write_outcome(self, connection: Any, batch: Batch, place: tuple[str, int], outcome: Outcome) -> None:
+        written, _ = self._guard(connection, batch, place)
+        if written >= batch.number:
+            raise FastPathMiss
+        table = self.settings["table.name.format"].replace("${topic}", place[0])
+        names = list(outcome.schemas)
+        key = dict.fromkeys(outcome.key)
+        if names:
+            row = Row(Record(place[0]), key, dict.fromkeys(names), outcome.schemas)
+            create, alter = self.settings["auto.create"], self.settings["auto.evolve"]
+            evolve(connection, table, [row], create=create, alter=alter)
+        with connection.cursor() as cursor:
+            for rows, columns, types, is_delete in (
+                (outcome.deletes, outcome.key, [OF_COLUMN] * len(key), True),
+                (outcome.upserts, names, outcome.types, False),
+            ):
+                if rows.num_rows:
+                    self._create_copied(cursor, table, columns, types)
+                    with cursor.copy(f"COPY {COPIED} FROM STDIN (FORMAT csv)") as copy:
+                        copy.write(csv_of(rows))
+                    self._write_copied(cursor, table, outcome.key, columns, is_delete=is_delete)
+
+    def _guard(self, connection: Any, batch: Batch, place: tuple[str, int]) -> tuple[int, str]:
+        """Lock what is known of a partition: the last batch, and what was refused of it."""
+        key = (batch.query, *place)
+        connection.execute(
+            f"INSERT INTO {GUARD} VALUES (%s, %s, %s, -1, -1, '[]') ON CONFLICT DO NOTHING", key
+        )
+        found = connection.execute(
+            f"SELECT batch, refused FROM {GUARD} WHERE query = %s AND topic = %s AND part = %s FOR UPDATE",
+            key,
+        ).fetchone()
+        return int(found[0]), str(found[1])
+
+    def _note(
+        self, connection: Any, batch: Batch, place: tuple[str, int], next_offset: int, refused: str = "[]"
+    ) -> None:
+        """Store that a batch is written."""
+        connection.execute(
+            f"UPDATE {GUARD} SET batch = %s, next = %s, refused = %s "
+            "WHERE query = %s AND topic = %s AND part = %s",
+            (batch.number, next_offset, refused, batch.query, *place),
+        )
+
     def _write_place(
         self,
         connection: Any,
@@ -118,14 +188,7 @@ class PostgresWriter(SinkWriter):
         group: list[Record],
         refused: list[Refused],
     ) -> int:
-        key = (batch.query, *place)
-        connection.execute(
-            f"INSERT INTO {GUARD} VALUES (%s, %s, %s, -1, -1, '[]') ON CONFLICT DO NOTHING", key
-        )
-        written, earlier = connection.execute(
-            f"SELECT batch, refused FROM {GUARD} WHERE query = %s AND topic = %s AND part = %s FOR UPDATE",
-            key,
-        ).fetchone()
+        written, earlier = self._guard(connection, batch, place)
         if written >= batch.number:
             reasons = dict(json.loads(earlier)) if written == batch.number else {}
             refused += [Refused(each, reasons[each.offset]) for each in group if each.offset in reasons]
@@ -134,11 +197,7 @@ class PostgresWriter(SinkWriter):
         for table, rows in self._tables(group, refused).items():
             self._write_rows(connection, table, rows, refused)
         noted = json.dumps([(each.record.offset, each.reason) for each in refused[before:]])
-        connection.execute(
-            f"UPDATE {GUARD} SET batch = %s, next = %s, refused = %s "
-            "WHERE query = %s AND topic = %s AND part = %s",
-            (batch.number, group[-1].offset + 1, noted, *key),
-        )
+        self._note(connection, batch, place, group[-1].offset + 1, noted)
         return len(group)
 
     def _tables(self, records: list[Record], refused: list[Refused]) -> dict[str, list[Row]]:
@@ -203,19 +262,29 @@ class PostgresWriter(SinkWriter):
             statement = _delete(table, names) if is_delete else self._insert(table, key, names)
             cursor.executemany(statement, rows)
             return
-        columns = ", ".join(map(quoted, names))
+        self._create_copied(cursor, table, names, types)
+        with cursor.copy(f"COPY {COPIED} FROM STDIN") as copy:
+            for each in rows:
+                copy.write_row(each)
+        self._write_copied(cursor, table, key, names, is_delete=is_delete)
+
+    def _create_copied(self, cursor: Any, table: str, names: list[str], types: list[str]) -> None:
+        """Create the temporary table for rows."""
         copied = ", ".join(
             quoted(name) if kind == OF_COLUMN else f"NULL::{kind} AS {quoted(name)}"
             for name, kind in zip(names, types, strict=True)
         )
         cursor.execute(f"CREATE TEMP TABLE {COPIED} AS SELECT {copied} FROM {table_name(table)} WITH NO DATA")
-        with cursor.copy(f"COPY {COPIED} FROM STDIN") as copy:
-            for each in rows:
-                copy.write_row(each)
+
+    def _write_copied(
+        self, cursor: Any, table: str, key: list[str], names: list[str], *, is_delete: bool
+    ) -> None:
+        """Write the rows of the temporary table, and drop it."""
         if is_delete:
             same = " AND ".join(f"t.{quoted(each)} = c.{quoted(each)}" for each in names)
             cursor.execute(f"DELETE FROM {table_name(table)} AS t USING {COPIED} AS c WHERE {same}")
         else:
+            columns = ", ".join(map(quoted, names))
             cursor.execute(self._insert(table, key, names, f"SELECT {columns} FROM {COPIED}"))
         cursor.execute(f"DROP TABLE {COPIED}")
 

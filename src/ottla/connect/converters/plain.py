@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import struct as packing
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from ottla.connect.config.keys import BOOLEAN, HIGH, INT, LOW, ConfigKey
+from ottla.connect.converters import header_values
 from ottla.connect.converters.base import Converter
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_codec import Decode, Encode, FastPathMiss, decoder_of, encoder_of
@@ -44,9 +47,23 @@ def as_text(value: Any) -> str:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return java_float_text(value)
     if isinstance(value, dict | list):
         return json.dumps(to_json(None, value), separators=(",", ":"), ensure_ascii=False)
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def java_float_text(value: float) -> str:
+    """Return a number as Java's Double.toString: 1.0E7 from 10^7 on, and 1.0E-4 below 10^-3."""
+    if value != value or value in (math.inf, -math.inf):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    power = int(exponent) + len(digits) - 1
+    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{power}"
 
 
 class ByteArrayConverter(Converter):
@@ -289,28 +306,22 @@ class BooleanConverter(Converter):
 
 
 class SimpleHeaderConverter(Converter):
-    """Headers as text; on the way in, JSON values and numbers are recognized, anything else is text."""
+    """Headers as text; on the way in, numbers, times, arrays and maps are recognized."""
 
     name = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
     def to_bytes(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         """Return the text of a value."""
-        if value is None or isinstance(value, bytes):
-            return value
-        return as_text(value).encode()
+        return None if value is None else header_values.text_of(value).encode()
 
     def to_value(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
         """Return what the text stands for."""
         if data is None:
             return None, None
         try:
-            text = data.decode()
-            found = json.loads(text)
+            return header_values.parse(data.decode())
         except UnicodeDecodeError:
-            return OPTIONAL_BYTES, data
-        except (ValueError, RecursionError):
-            return OPTIONAL_STRING, text
-        return (s.infer(found), found) if found is not None else (OPTIONAL_STRING, text)
+            return header_values.BYTES, data
 
 
 PLAIN_CONVERTERS: tuple[type[Converter], ...] = (

@@ -62,8 +62,9 @@ class Schema:
         return self if self.optional else replace(self, optional=True)
 
     def with_fields(self, fields: Mapping[str, Schema]) -> Schema:
-        """Return a struct of other fields with the same name, version and options."""
-        return replace(self, fields=tuple(Field(name, schema) for name, schema in fields.items()))
+        """Return a required struct of other fields with the same name, version, doc and parameters."""
+        made = tuple(Field(name, schema) for name, schema in fields.items())
+        return replace(self, optional=False, default=None, fields=made)
 
     def field_map(self) -> dict[str, Schema]:
         """Return the schemas of the fields by name, in order."""

@@ -11,7 +11,7 @@ from ottla.connect.converters.base import Converter
 from ottla.connect.data.json_codec import unshared
 from ottla.connect.data.record import Header, RawRecord, Record
 from ottla.connect.engine.spec import TaskSpec
-from ottla.connect.errors import DataError
+from ottla.connect.errors import BAD_DATA
 from ottla.connect.plugins import CONVERTERS, HEADERS, converter_of
 from ottla.connect.transforms.chain import Step, chain_of
 
@@ -80,7 +80,7 @@ class Pipeline:
         for step in self.steps:
             try:
                 current = step.apply(record)
-            except (DataError, TypeError, ValueError, KeyError, AttributeError) as error:
+            except BAD_DATA as error:
                 raise BadRecord(TRANSFORM_STAGE, step.transform.name, error) from error
             if current is None:
                 self.counts.filtered += 1
@@ -190,5 +190,5 @@ def error_headers(spec: TaskSpec, raw: RawRecord, bad: BadRecord) -> list[tuple[
 def _try(stage: str, by: Converter, call, *arguments):  # type: ignore[no-untyped-def]
     try:
         return call(*arguments)
-    except (DataError, TypeError, ValueError) as error:
+    except BAD_DATA as error:
         raise BadRecord(stage, by.name, error) from error

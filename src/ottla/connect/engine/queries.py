@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.common.ids import TopicPartition
+from ottla.connect.config.keys import java_regex
 from ottla.connect.engine.sink_batches import BatchWriter
 from ottla.connect.engine.source_stream import COUNT_FILE, FORMAT, counted_records
 from ottla.connect.engine.spec import BASE_FILE, TaskSpec, checkpoint_name
@@ -227,4 +228,4 @@ def _topics(config: Mapping[str, str]) -> dict[str, str]:
         return {"assign": config["task.partitions"]}
     if config.get("topics", "").strip():
         return {"subscribe": config["topics"]}
-    return {"subscribePattern": config["topics.regex"]}
+    return {"subscribePattern": java_regex(config["topics.regex"]).pattern}

@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.connect.data.record import RawRecord, Record
 from ottla.connect.engine.pipeline import PUT_STAGE, BadRecord, Pipeline
-from ottla.connect.engine.source_stream import SCHEMA, arrow_batches, arrow_schema
+from ottla.connect.engine.source_stream import SCHEMA, arrow_batches, arrow_schema, is_json
 from ottla.connect.engine.spec import TaskSpec
 from ottla.connect.engine.topic_ranges import read_topics
 from ottla.connect.errors import DataError
@@ -80,7 +80,11 @@ class PartWriter:
         keep = pipeline.tolerates
         refused: list[Refused] = [] if keep else FailOnRefused(type(self._writer).__qualname__)
         if self._writer.by_partition:
-            batches = in_order(batches)
+            rows = list(in_order(batches))
+            if (written := self._written_in_columns(pipeline, rows)) is not None:
+                yield from _outcome([], written)
+                return
+            batches = iter(rows)
         records = _records(pipeline, batches, letters, kept if keep else None)
         with without_collector():
             result = self._writer.write(records, self._batch, refused)
@@ -94,6 +98,13 @@ class PartWriter:
             if letter is not None:
                 letters.append(letter)
         yield from _outcome(letters, {"result": result, "records": pipeline.counts.records})
+
+    def _written_in_columns(self, pipeline: Pipeline, rows: list[Any]) -> dict[str, Any] | None:
+        """Return the message of a writer that has written all rows at once; None if it has not."""
+        if not rows or not is_json(pipeline):
+            return None
+        result = self._writer.write_json(rows, self._batch, pipeline.key, pipeline.value)
+        return None if result is None else {"result": result, "records": sum(each.num_rows for each in rows)}
 
 
 @contextmanager

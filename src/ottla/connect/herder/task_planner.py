@@ -16,6 +16,7 @@ from ottla.client import ClientError, KafkaError
 from ottla.client.admin.groups import Groups
 from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
+from ottla.connect.config.keys import java_regex
 from ottla.connect.config.providers import resolve, without_values
 from ottla.connect.errors import ConnectError
 from ottla.connect.group.protocol import CONNECTOR, TaskId
@@ -195,7 +196,7 @@ class TaskPlanner:
         cluster = self._herder.cluster
         names = [each.strip() for each in config.get("topics", "").split(",") if each.strip()]
         if not names:
-            pattern = re.compile(config["topics.regex"])
+            pattern = java_regex(config["topics.regex"])
             names = [each for each in await TopicAdmin(cluster).list_topics() if pattern.fullmatch(each)]
         found = []
         for name in sorted(names):

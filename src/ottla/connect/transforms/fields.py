@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 from ottla.connect.config.keys import HIGH, INT, LIST, ConfigKey, non_empty
+from ottla.connect.converters import header_values
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_form import from_epoch_ms
 from ottla.connect.data.record import Record
 from ottla.connect.data.schema import Schema
 from ottla.connect.errors import DataError, WrongConfig
 from ottla.connect.transforms.base import NULL_KEY, PACKAGE, PartTransform, Transform
+from ottla.connect.transforms.casts import cut
 from ottla.connect.transforms.paths import SYNTAX_KEY, FieldPath
 
 
@@ -69,7 +72,7 @@ class ReplaceField(PartTransform):
 
     def change(self, schema: Schema | None, value: Any, record: Record) -> tuple[Schema | None, Any]:
         """Return the fields that stay, by their new names."""
-        if value is None and schema is None:
+        if value is None:
             return schema, value
         names = self.names
         fields = self.fields_of(schema, value)
@@ -106,16 +109,14 @@ class Flatten(PartTransform):
 
     def change(self, schema: Schema | None, value: Any, record: Record) -> tuple[Schema | None, Any]:
         """Return the fields of all levels."""
-        if value is None and schema is None:
+        if value is None:
             return schema, value
+        given = self.fields_of(schema, value)
         if schema is None:
-            return None, self._values(self.fields_of(schema, value), "")
-        if value is not None:
-            self.fields_of(schema, value)
+            return None, self._values(given, "")
         fields: dict[str, Schema] = {}
         self._schemas(schema, "", schema.optional, fields)
-        flat = None if value is None else self._struct(schema, value, "")
-        return schema.with_fields(fields), flat
+        return schema.with_fields(fields), self._struct(schema, given, "")
 
     def _values(self, fields: dict[str, Any], prefix: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -190,9 +191,14 @@ class InsertField(PartTransform):
             return schema, value
         new = dict(self.fields_of(schema, value))
         for what, name, _ in self.added:
-            new[name] = self._value(what, record)
+            found = self._value(what, record)
+            if schema is not None or found is not None:
+                new[name] = found
         if schema is None:
             return None, new
+        for _, name, _ in self.added:
+            if schema.field(name) is not None:
+                raise DataError(f"Cannot create field because of field name duplication {name}")
         return schema.with_fields(schema.field_map() | {name: each for _, name, each in self.added}), new
 
     def _value(self, what: str, record: Record) -> Any:
@@ -225,28 +231,31 @@ class MaskField(PartTransform):
             return schema, value
         fields = dict(self.fields_of(schema, value))
         for name in self.settings["fields"]:
-            if name in fields and fields[name] is not None:
-                fields[name] = self._mask(fields[name])
+            field = None if schema is None else schema.field(name)
+            if schema is None or field is not None:
+                given, kind = fields.get(name), None if field is None else field.schema
+                fields[name] = None if given is None else self._mask(given, kind)
         return schema, fields
 
-    def _mask(self, value: Any) -> Any:
+    def _mask(self, value: Any, schema: Schema | None) -> Any:
         replacement = self.settings["replacement"]
         if replacement is None:
             return _nothing(value)
         if isinstance(value, str):
             return replacement
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise DataError(f"Cannot mask value of type {type(value).__name__} with custom replacement.")
-        try:
-            return type(value)(replacement)
-        except ValueError:
-            raise DataError(f"Unable to convert {replacement} to number") from None
+        _, found = header_values.parse(replacement)
+        if isinstance(found, bool) or not isinstance(found, int | float | Decimal):
+            raise DataError(f"Unable to convert {replacement} to number")
+        if isinstance(value, int):
+            return cut(int(found), s.INTEGERS.get(schema.type, 64) if schema is not None else 64)
+        return float(found) if isinstance(value, float) else Decimal(str(found))
 
 
 def _nothing(value: Any) -> Any:
     """Return the null of a value's type: 0, an empty text, and so on."""
     from datetime import UTC, date, datetime, time
-    from decimal import Decimal
 
     if isinstance(value, datetime):
         return datetime(1970, 1, 1, tzinfo=UTC)
@@ -298,6 +307,11 @@ class SetSchemaMetadata(PartTransform):
         ConfigKey("schema.version", INT, None, "The new version.", HIGH),
         NULL_KEY,
     )
+
+    def set_up(self) -> None:
+        """Check that there is something to set."""
+        if self.settings["schema.name"] is None and self.settings["schema.version"] is None:
+            raise WrongConfig("schema.name", None, "Neither schema name nor version configured")
 
     def change(self, schema: Schema | None, value: Any, record: Record) -> tuple[Schema | None, Any]:
         """Return the same value with the new schema."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC
 from typing import Any, ClassVar
 
-from ottla.connect.config.keys import HIGH, LIST, ConfigKey, Settings, is_regex, non_empty
-from ottla.connect.data import schema as s
+from ottla.connect.config.keys import HIGH, LIST, ConfigKey, Settings, is_regex, java_regex, non_empty
+from ottla.connect.converters import header_values
 from ottla.connect.data.json_form import from_epoch_ms
 from ottla.connect.data.record import Header, Record
 from ottla.connect.data.schema import Schema
 from ottla.connect.errors import DataError, WrongConfig
 from ottla.connect.transforms.base import NULL_KEY, PACKAGE, PartTransform, Transform
 from ottla.connect.transforms.java_dates import JavaDateFormat
+
+_REFERENCE = re.compile(
+    r"(?P<text>[^$\\]+)|\\(?P<escaped>.)|\$(?:\{(?P<name>[A-Za-z]\w*)\}|\{(?P<braced>[0-9]+)\}|(?P<number>[0-9]+))",
+    re.DOTALL,
+)
+"""What a replacement consists of."""
 
 
 class DropHeaders(Transform):
@@ -44,12 +49,7 @@ class InsertHeader(Transform):
 
     def set_up(self) -> None:
         """Read the literal."""
-        text = self.settings["value.literal"]
-        try:
-            found = json.loads(text)
-            self.value: tuple[Schema | None, Any] = (s.infer(found), found)
-        except ValueError:
-            self.value = (Schema(s.STRING), text)
+        self.value = header_values.parse(self.settings["value.literal"])
 
     def apply(self, record: Record) -> Record:
         """Add it."""
@@ -85,7 +85,7 @@ class HeaderFrom(PartTransform):
             if schema is not None and name not in schemas:
                 raise DataError(f"{name} is not a valid field name")
             given = fields.get(name)
-            record.headers = [*record.headers, Header(header, schemas.get(name) or s.infer(given), given)]
+            record.headers = [*record.headers, Header(header, schemas.get(name), given)]
         if self.settings["operation"].lower() == "copy":
             return schema, value
         moved = set(self.settings["fields"])
@@ -104,16 +104,46 @@ class RegexRouter(Transform):
     )
 
     def set_up(self) -> None:
-        """Turn Java's references into Python's."""
-        self.regex = re.compile(self.settings["regex"])
-        text = self.settings["replacement"].replace("\\", r"\\")
-        self.replacement = re.sub(r"\$(?:\{(\w+)\}|(\d))", lambda m: rf"\g<{m.group(1) or m.group(2)}>", text)
+        """Parse the replacement."""
+        self.regex = java_regex(self.settings["regex"])
+        self.parts = list(self._parts(self.settings["replacement"]))
+
+    def _parts(self, text: str) -> Iterator[str | tuple[int]]:
+        r"""Yield texts and numbers of groups, as Java has them: $1, ${name}, and \$ for a dollar."""
+        at = 0
+        while at < len(text):
+            found = _REFERENCE.match(text, at)
+            if found is None:
+                raise self._wrong(f"Illegal group reference at {at}")
+            at = found.end()
+            if found["text"] is not None:
+                yield found["text"]
+            elif found["escaped"] is not None:
+                yield found["escaped"]
+            elif found["name"] is not None:
+                if found["name"] not in self.regex.groupindex:
+                    raise self._wrong(f"No group with name {{{found['name']}}}")
+                yield (self.regex.groupindex[found["name"]],)
+            else:
+                digits = found["number"] or found["braced"]
+                while (
+                    found["number"] and len(digits) > 1 and int(digits) > self.regex.groups
+                ):  # $12 may be $1, and a 2
+                    digits, at = digits[:-1], at - 1
+                if int(digits) > self.regex.groups:
+                    raise self._wrong(f"No group {digits}")
+                yield (int(digits),)
+
+    def _wrong(self, reason: str) -> WrongConfig:
+        return WrongConfig("replacement", self.settings["replacement"], reason)
 
     def apply(self, record: Record) -> Record:
         """Set the topic."""
         match = self.regex.fullmatch(record.topic)
         if match:
-            record.topic = match.expand(self.replacement)
+            record.topic = "".join(
+                each if isinstance(each, str) else match.group(each[0]) or "" for each in self.parts
+            )
         return record
 
 
@@ -174,9 +204,13 @@ class TopicNameMatches(Predicate):
     name = PACKAGE + "predicates.TopicNameMatches"
     keys = (ConfigKey("pattern", default=".*", doc="The pattern.", importance=HIGH, check=is_regex),)
 
+    def __init__(self, config: Mapping[str, str]) -> None:
+        super().__init__(config)
+        self.pattern = java_regex(self.settings["pattern"])
+
     def holds(self, record: Record) -> bool:
         """Compare."""
-        return re.fullmatch(self.settings["pattern"], record.topic) is not None
+        return self.pattern.fullmatch(record.topic) is not None
 
 
 class HasHeaderKey(Predicate):

@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.connect.config.keys import HIGH, ConfigKey
 from ottla.connect.data.schema import Schema
-from ottla.connect.errors import WrongConfig
+from ottla.connect.errors import DataError, WrongConfig
 
 SYNTAX_KEY = ConfigKey(
     "field.syntax.version",
@@ -52,8 +52,11 @@ class FieldPath:
     def value_in(self, value: Any) -> Any:
         """Return the field's value; None if there is none."""
         for step in self.steps:
-            if not isinstance(value, dict):
+            if value is None:
                 return None
+            if not isinstance(value, dict):
+                found = type(value).__name__
+                raise DataError(f"Only Map objects supported for [nested field access], found: {found}")
             value = value.get(step)
         return value
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
-from decimal import Decimal
 from typing import Any
 
 from ottla.connect.config.keys import HIGH, LIST, ConfigKey, non_empty
-from ottla.connect.converters.plain import as_text
 from ottla.connect.data import schema as s
-from ottla.connect.data.json_form import EPOCH, from_epoch_ms, to_epoch_ms, to_json
+from ottla.connect.data.json_form import EPOCH, from_epoch_ms, to_epoch_ms
 from ottla.connect.data.record import Record
 from ottla.connect.data.schema import Schema
 from ottla.connect.errors import DataError, WrongConfig
 from ottla.connect.transforms.base import NULL_KEY, PartTransform
+from ottla.connect.transforms.casts import cast
 from ottla.connect.transforms.java_dates import JavaDateFormat
 from ottla.connect.transforms.paths import FieldPath
 
@@ -58,70 +57,38 @@ class Cast(PartTransform):
 
     def change(self, schema: Schema | None, value: Any, record: Record) -> tuple[Schema | None, Any]:
         """Return the cast."""
-        if value is None and schema is None:
+        if value is None:
             return schema, value
         if WHOLE in self.types:
             kind = self.types[WHOLE]
-            return None if schema is None else _cast_schema(schema, kind), cast(value, kind)
-        fields = {
-            name: cast(each, self.types[name]) if name in self.types else each
-            for name, each in self.fields_of(schema, value).items()
-        }
+            return None if schema is None else _whole_schema(schema, kind), cast(value, kind)
+        given = self.fields_of(schema, value)
         if schema is None:
-            return None, fields
-        return schema.with_fields(
+            return None, {**given, **{name: cast(given.get(name), kind) for name, kind in self.types.items()}}
+        fields = {
+            name: cast(each, self.types[name]) if name in self.types else each for name, each in given.items()
+        }
+        made = schema.with_fields(
             {
                 name: _cast_schema(each, self.types[name]) if name in self.types else each
                 for name, each in schema.field_map().items()
             }
-        ), fields
+        )
+        return replace(made, optional=schema.optional), fields
 
 
 def _cast_schema(schema: Schema, kind: str) -> Schema:
     default = None if schema.default is None else cast(schema.default, kind)
-    return Schema(kind, schema.optional, default=default, doc=schema.doc)
+    return Schema(kind, schema.optional, default=default)
 
 
-def cast(value: Any, kind: str) -> Any:
-    """Return a value in another type; raise DataError."""
-    if value is None:
-        return None
-    if isinstance(value, date | datetime | time):
-        value = to_json(None, value)
-    if isinstance(value, dict | list | bytes):
-        raise DataError(f"Unexpected type in Cast transformation: {type(value).__name__}")
-    try:
-        if kind in s.INTEGERS:
-            return _wrapped(value, s.INTEGERS[kind])
-        if kind in s.FLOATS:
-            return float(value)
-        if kind == s.BOOLEAN:
-            return value.lower() == "true" if isinstance(value, str) else bool(value)
-        return as_text(value)
-    except (ValueError, OverflowError):
-        raise DataError(f"Value ({value}) was out of range for requested data type") from None
-
-
-def _wrapped(value: Any, bits: int) -> int:
-    """Return an integer of so many bits: numbers are cut as in Java, texts must fit."""
-    limit = 1 << bits - 1
-    if isinstance(value, str):
-        number = int(value)
-        if not -limit <= number < limit:
-            raise ValueError(value)
-        return number
-    if isinstance(value, float | Decimal):
-        return (
-            max(-limit, min(limit - 1, int(value)))
-            if bits >= 32
-            else _cut(max(-(1 << 31), min((1 << 31) - 1, int(value))), bits)
-        )
-    return _cut(int(value), bits)
-
-
-def _cut(number: int, bits: int) -> int:
-    limit = 1 << bits - 1
-    return (number + limit) % (1 << bits) - limit
+def _whole_schema(schema: Schema, kind: str) -> Schema:
+    made = _cast_schema(schema, kind)
+    if schema.name in s.LOGICAL_NAMES:  # Kafka keeps the name, which no value of another type can have
+        return replace(made, doc=schema.doc)
+    return replace(
+        made, name=schema.name, version=schema.version, doc=schema.doc, parameters=schema.parameters
+    )
 
 
 _PRECISIONS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1, "nanoseconds": None}
@@ -132,6 +99,9 @@ _SCHEMAS = {
     "Time": s.time_schema(),
     "Timestamp": s.timestamp_schema(),
 }
+
+
+_TIMES = (s.DATE_NAME, s.TIME_NAME, s.TIMESTAMP_NAME)
 
 
 class TimestampConverter(PartTransform):
@@ -163,19 +133,26 @@ class TimestampConverter(PartTransform):
     def change(self, schema: Schema | None, value: Any, record: Record) -> tuple[Schema | None, Any]:
         """Return the converted time."""
         if self.path is None:
-            found = None if schema is None else self._schema(schema)
-            return found, self._convert(value)
-        if value is None:
-            return schema, value
+            if schema is not None:
+                _check_type(schema)
+            return None if schema is None else self._schema(schema), self._convert(value)
         name = self.path.steps[0]
-        fields = dict(self.fields_of(schema, value))
-        if name in fields:
-            fields[name] = self._convert(fields[name])
         if schema is None:
-            return None, fields
-        return schema.with_fields(
+            if value is None:
+                return None, None
+            given = self.fields_of(None, value)
+            return None, {**given, name: self._convert(given.get(name))}
+        made = schema.with_fields(
             {each: self._schema(kind) if each == name else kind for each, kind in schema.field_map().items()}
-        ), fields
+        )
+        made = replace(made, optional=schema.optional)
+        if value is None:
+            return made, None
+        fields = dict(self.fields_of(schema, value))
+        if (found := schema.field(name)) is not None:
+            _check_type(found.schema)
+            fields[name] = self._convert(fields[name])
+        return made, fields
 
     def _schema(self, schema: Schema) -> Schema:
         made = _SCHEMAS[self.target]
@@ -213,3 +190,9 @@ class TimestampConverter(PartTransform):
             per = _PRECISIONS[self.precision]
             return EPOCH + (value // 1000 if per is None else value * per) * EPOCH.resolution
         raise DataError(f"TimestampConverter does not support {type(value).__name__} objects as timestamps")
+
+
+def _check_type(schema: Schema) -> None:
+    """Raise DataError if values of a schema are no times."""
+    if schema.name not in _TIMES and schema.type not in (s.STRING, s.INT64):
+        raise DataError(f"Schema {schema.type.upper()} does not correspond to a known timestamp type format")

@@ -2,7 +2,8 @@ import pytest
 
 from ottla.common.config.broker import BrokerConfig
 from ottla.common.config.declaration import ConfigError
-from ottla.common.config.metrics_keys import metrics_place
+from ottla.common.config.metrics_keys import automatic_host, metrics_place
+from ottla.common.listeners import Listener
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,21 @@ def test_the_port_of_a_listener_is_not_for_metrics():
 
 def test_a_broker_inside_another_program_serves_none():
     assert BrokerConfig({}).ottla_metrics_listen is None
+
+
+@pytest.mark.parametrize(
+    ("protocol", "host", "has_authorizer", "expected"),
+    [
+        ("PLAINTEXT", "0.0.0.0", False, "0.0.0.0"),
+        ("PLAINTEXT", "0.0.0.0", True, "127.0.0.1"),
+        ("SASL_SSL", "0.0.0.0", True, "127.0.0.1"),
+        ("SASL_SSL", "", False, "127.0.0.1"),
+        ("SSL", "10.0.0.5", False, "127.0.0.1"),
+        ("SASL_SSL", "::1", True, "::1"),
+    ],
+)
+def test_strangers_do_not_see_the_metrics_of_a_secured_broker(
+    protocol: str, host: str, has_authorizer: bool, expected: str
+) -> None:
+    first = Listener("FIRST", host, 9092, security_protocol=protocol)
+    assert automatic_host(first, has_authorizer=has_authorizer) == expected

@@ -22,6 +22,7 @@ from ottla.connect.errors import DataError
 log = logging.getLogger(__name__)
 
 UNAVAILABLE = "__debezium_unavailable_value"
+"""Stands for a large value that an update has not changed, because it is not in the log."""
 SNAPSHOT, STREAM = "true", "false"
 WARN, SKIP, FAIL = FAILURE_MODES = ("warn", "skip", "fail")
 """What happens to a value that its column's schema does not have."""
@@ -98,11 +99,18 @@ def column_value(oid: int, schema: Schema, value: Any) -> Any:
     if value is None:
         return None
     if value is UNCHANGED:
-        return UNAVAILABLE if schema.type == s.STRING else None
+        return unavailable(schema)
     if isinstance(value, str):
         convert = text_converter(oid, schema)
         return value if convert is None else convert(value)
     return _from_object(schema, value)
+
+
+def unavailable(schema: Schema) -> str | bytes | None:
+    """Return what stands for a value that is not in the log; None if the type has nothing for it."""
+    if schema.type == s.BYTES and schema.name is None:
+        return UNAVAILABLE.encode()
+    return UNAVAILABLE if schema.type == s.STRING else None
 
 
 def text_converter(oid: int, schema: Schema) -> Callable[[str], Any] | None:

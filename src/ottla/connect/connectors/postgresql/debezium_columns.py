@@ -14,10 +14,10 @@ from ottla.connect.connectors.postgresql.debezium import (
     EPOCH_2000_MS,
     STREAM,
     TIMESTAMP,
-    UNAVAILABLE,
     Events,
     Position,
     Table,
+    unavailable,
 )
 from ottla.connect.connectors.postgresql.pgoutput import (
     INSERT,
@@ -120,8 +120,8 @@ def column_json(
         found = _fast_json(texts.column, oid, schema, convert, decimals)
     except pa.ArrowInvalid:  # infinity, and years that Arrow does not know
         found = json_texts(texts.column, schema, convert, decimals=decimals)
-    if texts.is_same is not None and schema.type == s.STRING:
-        found = pc.if_else(texts.is_same, f'"{UNAVAILABLE}"', found)
+    if texts.is_same is not None and (missing := unavailable(schema)) is not None:
+        found = pc.if_else(texts.is_same, encoder_of(schema, decimals)(missing), found)
     return found
 
 

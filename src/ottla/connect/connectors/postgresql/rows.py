@@ -11,7 +11,13 @@ from typing import Any
 
 from ottla.connect.config.keys import BOOLEAN, HIGH, LIST, ConfigKey
 from ottla.connect.connectors.postgresql.database import quoted, table_name
-from ottla.connect.connectors.postgresql.debezium import CYCLE_DAYS, CYCLE_YEARS, DAY_US, INFINITIES
+from ottla.connect.connectors.postgresql.debezium import (
+    CYCLE_DAYS,
+    CYCLE_YEARS,
+    DAY_US,
+    INFINITIES,
+    UNAVAILABLE,
+)
 from ottla.connect.data import schema as s
 from ottla.connect.data.json_form import DECIMALS
 from ottla.connect.data.record import Record
@@ -20,6 +26,8 @@ from ottla.connect.errors import ConnectError
 
 ENVELOPE = frozenset({"before", "after", "source", "op"})
 MAX_SCHEMAS = 1000
+UNAVAILABLE_BYTES = UNAVAILABLE.encode()
+"""As UNAVAILABLE: the column keeps what the table has."""
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 
 
@@ -100,6 +108,8 @@ class RowMaker:
             else each
             for name, each in columns.items()
         }
+        if UNAVAILABLE in columns.values() or UNAVAILABLE_BYTES in columns.values():
+            columns = {name: each for name, each in columns.items() if not is_unavailable(each)}
         if columns.keys() != schemas.keys():
             schemas = {name: schemas.get(name) for name in columns}
         return Row(record, key, columns, schemas)
@@ -124,6 +134,11 @@ class RowMaker:
                 self._columns.clear()
             kept = self._columns[place] = (record.value_schema, record.key_schema, found, special)
         return kept[2], kept[3]
+
+
+def is_unavailable(value: Any) -> bool:
+    """Tell whether a value stands for one that the log does not have."""
+    return value in (UNAVAILABLE, UNAVAILABLE_BYTES) if isinstance(value, str | bytes) else False
 
 
 def _is_special(schema: Schema) -> bool:
