@@ -118,6 +118,11 @@ async def test_nobody_is_served_without_credentials(zookeeper: ZooKeeperProcess)
         await store_of(f"{zookeeper.address}/none", None).open()
 
 
+def test_other_users_of_the_machine_do_not_see_the_files(zookeeper_without_users: ZooKeeperProcess) -> None:
+    """They have the credentials of SCRAM users."""
+    assert zookeeper_without_users.data.stat().st_mode & 0o777 == 0o700
+
+
 async def test_a_zookeeper_that_has_no_users_is_not_asked_forever(
     zookeeper_without_users: ZooKeeperProcess,
 ) -> None:

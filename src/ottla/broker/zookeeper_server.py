@@ -214,7 +214,7 @@ class ZooKeeperServer:
 
     def _write_config(self) -> Path:
         try:
-            self.data.mkdir(parents=True, exist_ok=True)
+            self.data.mkdir(mode=0o700, parents=True, exist_ok=True)  # it has credentials of users
         except OSError as error:
             raise ZooKeeperFailed(f"the data directory {self.data} cannot be made: {error}") from error
         values = {

@@ -7,6 +7,8 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from ottla.common.tasks import cancel_and_wait
+
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
 KEEP_ALIVE_S = 15.0
 KEEP_ALIVE = b": still here\n\n"
@@ -35,6 +37,4 @@ async def kept_alive(events: AsyncIterator[bytes], every_s: float = KEEP_ALIVE_S
                 return
             yield found
     finally:
-        if coming is not None:
-            coming.cancel()
-            await asyncio.gather(coming, return_exceptions=True)
+        await cancel_and_wait(coming)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.common.tasks import cancel_and_wait
 from ottla.registry.errors import RegistryError
 from ottla.registry.jobs import InvalidSchema, JobFailed, Parse
 from ottla.registry.registration import RegisterRequest, Source
@@ -102,8 +103,7 @@ async def test_who_waits_in_vain_is_told_to_try_again_not_that_the_schema_is_inv
         with pytest.raises(RegistryError) as caught:
             await Registry(log, workers)._process(avro('"int"'))
         assert caught.value.code == 50002
-        hanging.cancel()
-        await asyncio.gather(hanging, return_exceptions=True)
+        await cancel_and_wait(hanging)
 
 
 async def test_large_jobs_leave_a_process_to_small_ones() -> None:

@@ -21,7 +21,7 @@ ACKS = ("all", "-1", "0", "1")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
-LARGEST_PORT = 65_535
+MAX_PORT = 65_535
 REGISTRY_URL = "http://127.0.0.1:8081"
 REGISTRY_VARIABLE = "OTTLA_REGISTRY"
 TYPED_PROFILE = "ottla.typed_profile"
@@ -283,9 +283,9 @@ def listen_address(option: str, text: str, example: str = DEFAULT_BOOTSTRAP) -> 
 
 def listen_port(option: str, port: str) -> int:
     """Return a port to listen on; raise UsageError if there is no such port."""
-    if int(port) > LARGEST_PORT:
+    if int(port) > MAX_PORT:
         raise click.UsageError(
-            f"{option}: there is no port {port}: they are 1 to {LARGEST_PORT}, and 0 is any free one"
+            f"{option}: there is no port {port}: they are 1 to {MAX_PORT}, and 0 is any free one"
         )
     return int(port)
 

@@ -67,7 +67,7 @@ class ReplaceField(PartTransform):
         self._kept: tuple[Schema, Schema] | None = None
 
     def keeps(self, name: str) -> bool:
-        """Tell whether a field stays."""
+        """Return whether a field stays."""
         return name not in self.exclude and (not self.include or name in self.include)
 
     def change(self, schema: Schema | None, value: Any, record: Record) -> tuple[Schema | None, Any]:

@@ -129,7 +129,7 @@ async def test_a_search_back_finds_each_match_once_the_newest_of_a_partition_fir
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "read", _reader(times))
-        patch.setattr(search, "FIRST_WINDOW", 6)
+        patch.setattr(search, "INITIAL_WINDOW", 6)
         patch.setattr(search, "HELD_BYTES", 1_000)
         found = [each for page in await _pages_back(times, limit) for each in page]
     matching = {
