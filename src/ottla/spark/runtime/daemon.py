@@ -22,7 +22,7 @@ def main() -> None:
 
     if sys.argv[1:] in ([], ["pyspark.worker"]):
         load(WORKER_MODULES)
-    daemon.worker = without_complaint(daemon.worker)
+    setattr(daemon, "worker", without_complaint(daemon.worker))  # noqa: B010
     daemon.manager()
 
 
