@@ -179,7 +179,7 @@ def test_who_reads_nothing_gets_an_error(group):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_pattern_is_found_anywhere_in_a_name_whoever_looks_for_it(broker, group, protocol):
+def test_a_pattern_is_found_anywhere_in_a_name_in_both_protocols(broker, group, protocol):
     word = f"word-{protocol}"
     for name in (f"{word}-a", f"a-{word}"):
         broker.create_topic(name)

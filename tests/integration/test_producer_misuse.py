@@ -61,7 +61,7 @@ def test_a_callback_that_would_wait_for_itself_gets_an_error_and_harms_nothing(p
     assert producer.send("calls", b"z").result(SOON_S).offset > 0
 
 
-def test_a_callback_that_nobody_awaits_is_reported(producer, caplog):
+def test_a_callback_that_is_not_awaited_is_reported(producer, caplog):
     async def on_delivery(metadata, error): ...
 
     producer.send("calls", b"x", on_delivery=on_delivery)

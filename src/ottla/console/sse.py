@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from ottla.common.tasks import cancel_and_wait
+from ottla.console.problems import EXPECTED, as_user_error
 
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
 KEEP_ALIVE_S = 15.0
@@ -38,3 +39,17 @@ async def kept_alive(events: AsyncIterator[bytes], every_s: float = KEEP_ALIVE_S
             yield found
     finally:
         await cancel_and_wait(coming)
+
+
+async def reported(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the events, then `end`, or `problem` with what stopped them."""
+    try:
+        async for each in events:
+            yield each
+    except EXPECTED as error:
+        yield event("problem", str(as_user_error(error)))
+    except Exception as error:
+        yield event("problem", str(error) or type(error).__name__)
+        raise
+    else:
+        yield event("end", {})

@@ -92,7 +92,7 @@ async def test_a_job_that_waited_for_others_has_its_whole_deadline() -> None:
         assert await asyncio.gather(*map(workers.run, slow)) == [0, 1, 2, 3]
 
 
-async def test_who_waits_in_vain_is_told_to_try_again_not_that_the_schema_is_invalid() -> None:
+async def test_a_wait_in_vain_is_retriable_and_not_an_invalid_schema() -> None:
     hang: Any = Hang()
     async with Workers(count=1, deadline_s=30, wait_s=0.1) as workers:
         hanging = asyncio.create_task(workers.run(hang))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -301,4 +302,20 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not is_terminal(sys.stdin):
         raise click.UsageError(f"{question} There is no terminal to ask for confirmation: use --yes")
-    click.confirm(question, abort=True, err=True)
+    if not is_confirmed(question):
+        raise click.Abort
+
+
+def is_confirmed(question: str) -> bool:
+    """Ask a question on the terminal and return whether the answer is yes; Ctrl-C aborts at once.
+
+    asyncio's handler of Ctrl-C would only cancel the task, which reads the answer until Enter is pressed.
+    """
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        raise
+    finally:
+        signal.signal(signal.SIGINT, previous)
