@@ -9,7 +9,7 @@ from ottla.client.admin.cluster_health import Examination
 from ottla.testing.month import main
 from ottla.testing.simulation.month import run_month
 
-DAYS = 16
+DAYS = 18
 INCIDENT = "ZooKeeper has no quorum, and a broker dies"
 
 

@@ -10,6 +10,7 @@ In this order, so that a later goal never undoes an earlier one:
 5. The leaders of each topic are spread evenly: the order within partitions is turned, nothing is copied.
 6. All brokers together are even in the traffic that they lead, within TOLERANCE.
 
+Where only a part is planned (a broker is emptied: steps 1 and 5), the partitions `beside` it count, too.
 Brokers in `closed` keep what they have and get nothing. Replicas move one at a time, and each move makes the
 loads more even: so it ends, and what is even stays as it is.
 """
@@ -47,10 +48,12 @@ def spread(
     even: bool = True,
     weights: Weights = NO_WEIGHTS,
     closed: Collection[int] = (),
+    beside: Mapping[TopicPartition, Sequence[int]] | None = None,
 ) -> Plan:
     """Return the replicas of each partition on the brokers of `racks`; those that stay as they are too.
 
-    Without `even` only what must move does: replicas on other brokers. ValueError if there are too few.
+    Without `even` only what must move does: replicas on other brokers, and the leaders among them. `beside`
+    are partitions that are not planned, and count. ValueError if there are too few brokers.
     """
     largest = max((replication_factor or len(each) for each in partitions.values()), default=0)
     if largest > len(racks):
@@ -59,7 +62,7 @@ def spread(
         at: [each for each in replicas if each in racks][: replication_factor or len(replicas)]
         for at, replicas in partitions.items()
     }
-    draft = _Draft(planned, racks, weights, frozenset(closed))
+    draft = _Draft(planned, racks, weights, frozenset(closed), beside or {})
     for at in planned:
         draft.fill(at, replication_factor or len(partitions[at]))
     if even:
@@ -69,6 +72,8 @@ def spread(
         draft.count_leaders()
         while draft.spread_leaders() or draft.level_traffic():
             pass
+    else:
+        draft.replace_leaders({at for at, each in partitions.items() if each and each[0] not in racks})
     return {at: tuple(replicas) for at, replicas in planned.items()}
 
 
@@ -76,22 +81,29 @@ class _Draft:
     """A plan being made, with the loads that follow from it."""
 
     def __init__(
-        self, planned: dict[TopicPartition, list[int]], racks: Racks, weights: Weights, closed: frozenset[int]
+        self,
+        planned: dict[TopicPartition, list[int]],
+        racks: Racks,
+        weights: Weights,
+        closed: frozenset[int],
+        beside: Mapping[TopicPartition, Sequence[int]],
     ) -> None:
         self.planned = planned
+        self._beside = beside
         self.racks = racks
         self.closed = closed
         self.open = [each for each in sorted(racks) if each not in closed] or sorted(racks)
         self._tolerance = TOLERANCE if weights.bytes else 0.0
-        self._bytes = _with_average(weights.bytes, planned)
-        self._traffic = _with_average(weights.traffic, planned)
+        self._bytes = _with_average(weights.bytes, [*planned, *beside])
+        self._traffic = _with_average(weights.traffic, [*planned, *beside])
         self.held: Counter[tuple[str, int]] = Counter()
         self.led: Counter[tuple[str, int]] = Counter()
         self._topics: dict[str, list[TopicPartition]] = {}
         self.load: dict[int, float] = dict.fromkeys(racks, 0.0)
-        for at, replicas in planned.items():
+        for at, replicas in (*beside.items(), *planned.items()):
             for node in replicas:
-                self._count(at, node, 1)
+                if node in self.load:
+                    self._count(at, node, 1)
 
     def _count(self, at: TopicPartition, node: int, sign: int) -> None:
         self.held[at.topic, node] += sign
@@ -186,6 +198,23 @@ class _Draft:
             if replicas:
                 self._topics.setdefault(at.topic, []).append(at)
                 self.led[at.topic, replicas[0]] += 1
+
+    def replace_leaders(self, leaderless: Collection[TopicPartition]) -> None:
+        """Let the replicas lead these partitions that lead least of the topic, then least of all."""
+        led = Counter[int]()
+        for at, replicas in (*self._beside.items(), *self.planned.items()):
+            if replicas and at not in leaderless:
+                self.led[at.topic, replicas[0]] += 1
+                led[replicas[0]] += 1
+        for at in sorted(leaderless):
+            replicas = self.planned[at]
+            leader = min(
+                replicas, key=lambda each: (each in self.closed, self.led[at.topic, each], led[each])
+            )
+            self.led[at.topic, leader] += 1
+            led[leader] += 1
+            replicas.remove(leader)
+            replicas.insert(0, leader)
 
     def spread_leaders(self) -> bool:
         """Give each broker its share of the leaders of each topic, over several partitions if need be."""

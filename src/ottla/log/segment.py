@@ -286,7 +286,8 @@ class Segment:
         try:
             file.truncate(self.size_bytes)
         except OSError as worse:
-            raise TornAppend(worse.errno, f"{error}; and truncating it failed: {worse}") from error
+            said = f"{error.strerror or error}; and truncating it failed: {worse.strerror or worse}"
+            raise TornAppend(worse.errno, said) from error
 
     def batch_boundary(self, offset: int) -> int:
         """Return `offset`, or the base offset of the batch that contains it."""

@@ -28,7 +28,7 @@ async def health(view: BrokerView, samples: Samples) -> list[BrokerFinding]:
     put(own_metrics.STALLED, facts.partitions.stalled.count)
     put(own_metrics.AWAITING_DIRECTORY, facts.partitions.awaiting_directory.count)
     put(own_metrics.STUCK_GROUPS, facts.stuck_groups.count)
-    put(own_metrics.HANGING, facts.hanging_transactions.count)
+    put(own_metrics.HANGING, facts.unended_transactions.count + facts.hanging_transactions.count)
     counts = Counter(each.code for each in found)
     for code in CODES:
         put(own_metrics.FINDINGS, counts[code], code)

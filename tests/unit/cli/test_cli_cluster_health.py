@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.cli.test_cli_cluster import cluster
 
+from ottla.cli.cluster.storage import _print_directories
+from ottla.client.admin.cluster_admin import LogDirectory
 from ottla.client.admin.cluster_health import Examination, check_restart, examine
 from ottla.client.admin.health import BrokerReport
 
@@ -50,6 +53,8 @@ def test_a_dying_controller_is_named() -> None:
     found = examine(cluster(WELL), {}, reports(BrokerReport(1, "h:9091", "connection refused")))
     what = [each.what for each in found.findings]
     assert what[0].startswith("broker 1, the controller, at h:9091 does not answer: connection refused")
+    assert what[0].endswith("it leads 1 partition, which cannot be written or read")
+    assert found.findings[0].subjects == ("orders-0",)
     assert codes(found) == ["broker-down", "no-controller"]
     assert not found.is_healthy
 
@@ -103,3 +108,19 @@ def test_no_restart_without_a_controller_or_with_another_broker_down() -> None:
     down = examine(cluster((1, (1, 2), (1, 2)), dead=3), {"orders": 1}, reports())
     assert not check_restart(down, 2).is_safe
     assert check_restart(down, 3).is_safe  # it is the one that is down
+
+
+def test_a_log_directory_without_space_is_called_full(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_directories(
+        {1: [LogDirectory("/a", None, 1 << 30, 0, {}), LogDirectory("/b", None, 1 << 30, 1 << 20, {})]}
+    )
+    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()[1:]] == ["full", "online"]
+
+
+def test_a_broker_that_is_gone_and_has_no_replicas_may_be_removed() -> None:
+    info = cluster((1, (1, 3), (1, 3)), (1, (1, 2), (1,)), dead=2)
+    (down,) = [each for each in examine(info, {}, reports()).findings if each.code == "broker-down"]
+    assert "ottla cluster decommission" not in down.fix
+    info = cluster((1, (1, 3), (1, 3)), dead=2)
+    (down,) = [each for each in examine(info, {}, reports()).findings if each.code == "broker-down"]
+    assert "ottla cluster decommission 2" in down.fix

@@ -148,3 +148,20 @@ def test_a_closed_broker_keeps_what_it_has_and_gets_nothing() -> None:
     assert all(4 not in replicas for replicas in plan.values())
     kept = spread(topic((4, 1), (4, 2)), dict.fromkeys((1, 2, 3, 4)), closed=[4])
     assert leaders(kept, "t")[4] <= 2
+
+
+def test_what_leaves_a_broker_goes_where_least_of_the_topic_is_and_its_leaders_are_spread() -> None:
+    everything = topic((1,), (1,), (1,), (4,), (4,), (2,))
+    leaving = {at: replicas for at, replicas in everything.items() if 4 in replicas}
+    racks = dict.fromkeys((1, 2, 3))
+    plan = spread(
+        leaving, racks, even=False, beside={at: everything[at] for at in everything.keys() - leaving}
+    )
+    assert sorted(plan.values()) == [(2,), (3,)]  # not (1,), (2,)
+    everything = topic((1, 2, 3), (2, 1, 3), (4, 1, 2), (4, 1, 3), (4, 2, 3), (1, 4, 2))
+    leaving = {at: replicas for at, replicas in everything.items() if 4 in replicas}
+    plan = spread(
+        leaving, racks, even=False, beside={at: everything[at] for at in everything.keys() - leaving}
+    )
+    assert Counter(each[0] for each in {**everything, **plan}.values()) == {1: 2, 2: 2, 3: 2}
+    assert plan[TopicPartition("t", 5)][0] == 1  # which stays

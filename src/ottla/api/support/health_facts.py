@@ -96,6 +96,8 @@ class PartitionFacts:
     """The brokers that they wait for."""
     awaiting_directory: Tally = field(default_factory=Tally)
     """Of the whole cluster, on the controller: offline, and their records are on a lost disk."""
+    without_directory: list[int] = field(default_factory=list)
+    """The brokers that have lost it."""
 
 
 @dataclass(slots=True)
@@ -115,7 +117,10 @@ class BrokerFacts:
     loading_groups: int = 0
     loading_transactions: int = 0
     stuck_groups: Tally = field(default_factory=Tally)
+    unended_transactions: Tally = field(default_factory=Tally)
+    """Those that this broker coordinates and cannot end: partitions lack the marker."""
     hanging_transactions: Tally = field(default_factory=Tally)
+    """Those that are open in a partition here for too long."""
     ensemble: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -166,7 +171,9 @@ def quick_facts(services: Services) -> BrokerFacts:
     facts.loading_groups = services.groups.loading_count
     facts.loading_transactions = services.transactions.loading_count
     if controller.is_active:
-        for partitions in partitions_awaiting_directory(image).values():
+        awaiting = partitions_awaiting_directory(image)
+        facts.partitions.without_directory = sorted(awaiting)
+        for partitions in awaiting.values():
             for waiting in partitions:
                 facts.partitions.awaiting_directory.add(waiting)
     return facts
@@ -230,19 +237,27 @@ def _look_at_groups(services: Services, facts: BrokerFacts) -> Iterator[None]:
 
 
 def _is_stuck(services: Services, machine: GroupMachine, group_id: str, now_ms: int) -> bool:
-    """Return whether a group has members and unread records, and has committed nothing for a while."""
+    """Return whether members have committed nothing for a while of a partition that has unread records.
+
+    One partition is enough: its member may hang, or fail at a record again and again, while others work. What
+    a group committed of topics that it no longer reads does not count.
+    """
     group = machine.groups.get(group_id)
     if group is None or not getattr(group, "members", ()):
         return False
-    commits = [
-        offset.commit_ms
-        for partitions in machine.offsets.of_group(group_id).values()
-        for offset in partitions.values()
-    ]
-    if not commits or now_ms - max(commits) < STUCK_GROUP_MS:
-        return False
-    lags = services.groups.lag_now(machine, group_id)
-    return any(each.lag is not None and (each.lag.seconds or 0) * 1000 > STUCK_GROUP_MS for each in lags)
+    idle = {
+        (topic, partition)
+        for topic, partitions in machine.offsets.of_group(group_id).items()
+        if group.is_subscribed_to(topic)
+        for partition, offset in partitions.items()
+        if now_ms - offset.commit_ms >= STUCK_GROUP_MS
+    }
+    return bool(idle) and any(
+        each.lag is not None
+        and (each.lag.seconds or 0) * 1000 > STUCK_GROUP_MS
+        and (each.topic, each.partition) in idle
+        for each in services.groups.lag_now(machine, group_id)
+    )
 
 
 def _look_at_transactions(services: Services, facts: BrokerFacts) -> Iterator[None]:
@@ -251,13 +266,15 @@ def _look_at_transactions(services: Services, facts: BrokerFacts) -> Iterator[No
             age_ms = facts.now_ms - each.last_update_ms
             is_late = each.has_timed_out(facts.now_ms - ENDING_MS)
             if is_late or (each.state.is_ending and age_ms > ENDING_MS):
-                facts.hanging_transactions.add(transactional_id)
+                facts.unended_transactions.add(transactional_id)
             yield
     oldest_ms = facts.now_ms - services.config.transaction_max_timeout_ms - ENDING_MS
     for partition in services.partitions:
         producers = partition.log.producers
         if partition.is_leader and producers.transactions:
             for producer_id, entry in list(producers.producers.items()):
-                if entry.txn_first_offset >= 0 and entry.last_timestamp < oldest_ms:
+                # Records may bear old timestamps, as those of a backfill do.
+                last_ms = max(entry.last_timestamp, entry.appended_ms)
+                if entry.txn_first_offset >= 0 and last_ms < oldest_ms:
                     facts.hanging_transactions.add(f"{partition.topic_partition} (producer {producer_id})")
         yield

@@ -161,7 +161,8 @@ def _partitions(facts: BrokerFacts) -> Iterator[BrokerFinding]:
     found = facts.partitions
     if found.awaiting_directory.count:
         what = f"{_counted(found.awaiting_directory, 'partition')} offline: the records are on a lost disk"
-        fix = "start the broker with its former disk, or lose them: ottla cluster elect --unclean"
+        brokers = ", ".join(map(str, found.without_directory))
+        fix = f"start broker {brokers} with its former disk, or lose them: ottla cluster elect --unclean"
         yield _about("lost-disk", found.awaiting_directory, what, fix)
     if found.under_min_isr.count:
         what = f"{_counted(found.under_min_isr, 'partition')} below min.insync.replicas: acks=all is refused"
@@ -185,6 +186,12 @@ def _coordinators(facts: BrokerFacts) -> Iterator[BrokerFinding]:
         what = f"{_counted(facts.stuck_groups, 'group')} stuck: members, unread records, and no commits"
         fix = f"ottla group describe {facts.stuck_groups.names[0]}"
         yield _about("stuck-group", facts.stuck_groups, what, fix, severity=WARNING)
+    if facts.unended_transactions.count:
+        what = f"{_counted(facts.unended_transactions, 'transaction')} not ended: partitions lack the marker"
+        fix = (
+            f"which partitions: ottla txn describe {facts.unended_transactions.names[0]}; they need a leader"
+        )
+        yield _about("hanging-transaction", facts.unended_transactions, what, fix, WARNING)
     if facts.hanging_transactions.count:
         what = f"{_counted(facts.hanging_transactions, 'transaction')} hanging: read_committed consumers wait"
         yield _about("hanging-transaction", facts.hanging_transactions, what, "ottla txn hanging", WARNING)

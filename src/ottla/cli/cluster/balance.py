@@ -82,17 +82,19 @@ def print_loads(rows: list[dict[str, Any]]) -> None:
     def change(pair: list[int], text: Any = str) -> str:
         return text(pair[0]) if pair[0] == pair[1] else f"{text(pair[0])} -> {text(pair[1])}"
 
-    table = [
-        [
-            str(row["broker"]),
-            row["rack"] or "-",
-            change(row["replicas"]),
-            change(row["leaders"]),
-            change(row["bytes"], size_text),
-            change(row["leader_bytes_per_second"], lambda rate: f"{size_text(rate)}/s"),
+    shown = {
+        "replicas": [change(row["replicas"]) for row in rows],
+        "preferred leaders": [change(row["leaders"]) for row in rows],
+    }
+    if any(any(row["bytes"]) for row in rows):  # otherwise it was not measured
+        shown["records"] = [change(row["bytes"], size_text) for row in rows]
+    if any(any(row["leader_bytes_per_second"]) for row in rows):
+        shown["written as leader"] = [
+            change(row["leader_bytes_per_second"], lambda rate: f"{size_text(rate)}/s") for row in rows
         ]
-        for row in rows
+    table = [
+        [str(row["broker"]), row["rack"] or "-", *cells]
+        for row, *cells in zip(rows, *shown.values(), strict=True)
     ]
-    columns = ["broker", "rack", "replicas", "preferred leaders", "records", "written as leader"]
     click.echo()
-    print_table(columns, table, right=["broker", *columns[2:]])
+    print_table(["broker", "rack", *shown], table, right=["broker", *shown])

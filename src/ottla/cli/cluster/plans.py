@@ -63,10 +63,10 @@ async def _watch_bar(moves: MoveWatch) -> Progress:
     )
     with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("moving", total=None)
-        told: tuple[int, ...] = ()
+        reported: tuple[int, ...] = ()
         async for each in moves.progress():
-            if each.silent and each.silent != told:
-                told = each.silent
+            if each.silent and each.silent != reported:
+                reported = each.silent
                 bar.console.print(_waiting(each))
             done = each.partitions - each.partitions_left - each.cancelled
             bar.update(
@@ -123,7 +123,8 @@ def plan_moves(
 ) -> Plan:
     """Return the new replicas of these partitions; raise Problem if there are too few brokers.
 
-    Brokers in `closed` are in maintenance: they get nothing.
+    Brokers in `closed` are in maintenance: they get nothing. Without `even` only what must move does, to
+    where the least is.
     """
     chosen = info.alive if targets is None else list(dict.fromkeys(targets))
     for node_id in chosen:
@@ -140,6 +141,7 @@ def plan_moves(
             even=even,
             weights=weights,
             closed=() if targets else closed,
+            beside=None if even else {at: info.target(at) for at in info.partitions.keys() - {*partitions}},
         )
     except ValueError as error:
         raise Problem(str(error), _hint_for_more_brokers(info, partitions, len(chosen))) from None

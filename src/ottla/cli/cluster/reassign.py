@@ -179,7 +179,9 @@ def decommission(
         if held:
             aside = await in_maintenance(connected, info)
             others = tuple(each for each in info.alive if each != broker and each not in aside)
-            changes = show(info, plan_moves(info, held, others, None, even=False), output_format)
+            weights = await measured(connected, info, 0)
+            plan = plan_moves(info, held, others, None, even=False, weights=weights)
+            changes = show(info, plan, output_format, weights)
         if dry_run:
             return
         await _empty(connected, info, changes, rate, broker, yes)

@@ -68,8 +68,10 @@ def _print_directories(found: Directories) -> None:
     for node_id, directories in found.items():
         for each in directories:
             used = sum(replica.size_bytes for replica in each.replicas.values())
-            state = "online" if each.error is None else click.style("offline", fg="red")
             known = each.total_bytes > 0
+            state = "online"
+            if each.error is not None or (known and each.usable_bytes == 0):
+                state = click.style("offline" if each.error is not None else "full", fg="red")
             free = f"{100 * each.usable_bytes / each.total_bytes:.0f} %" if known else "-"
             rows.append(
                 [

@@ -203,7 +203,8 @@ DISK_RULES = (
     ),
     Rule(
         "OttlaDiskFullTomorrow",
-        "predict_linear(ottla_disk_free_bytes[6h], 86400) < 0",
+        "ottla_disk_free_bytes / ottla_disk_size_bytes < 0.5"
+        " and predict_linear(ottla_disk_free_bytes[6h], 86400) < 0",
         "1h",
         WARNING,
         "The disk of {{ $labels.directory }} will be full within a day at the current rate.",

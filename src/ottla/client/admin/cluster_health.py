@@ -164,10 +164,16 @@ def _brokers(info: ClusterInfo, reports: Reports) -> Iterator[ClusterFinding]:
         fix = f"start broker {node_id} again; its log says why it ended"
         if not broker.is_alive:
             what = f"broker {node_id}{role} is not alive ({broker.address})"
+            if not any(node_id in info.target(at) for at in info.partitions):
+                what += ", and has no replicas"
+                fix += f"; or remove it: ottla cluster decommission {node_id}"
             yield ClusterFinding(BROKER_DOWN, WRONG, what, fix, node_id)
         elif (report := reports.get(node_id)) is not None and report.problem is not None:
             what = f"broker {node_id}{role} at {broker.address} does not answer: {report.problem}"
-            yield ClusterFinding(BROKER_DOWN, WRONG, what, fix, node_id)
+            led = [at for at, each in info.partitions.items() if each.leader == node_id]
+            if led:
+                what += f"; it leads {count(len(led), 'partition')}, which cannot be written or read"
+            yield ClusterFinding(BROKER_DOWN, WRONG, what, fix, node_id, _names(led))
 
 
 def _controller(info: ClusterInfo, reports: Reports) -> Iterator[ClusterFinding]:

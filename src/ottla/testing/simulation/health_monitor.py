@@ -40,6 +40,8 @@ GREEN_WITHIN_S = 30.0
 STAYS_S = 4.0
 POLL_S = 0.5
 LOOKS_EVERY_S = 2.0
+RETRIED_WITHIN_S = 1.5
+"""So soon a client tries again what was refused."""
 
 
 class HealthMonitor:
@@ -144,8 +146,10 @@ class HealthMonitor:
             found = await self.examine()
             if found is not None:
                 self.looks += 1
-                if found.is_healthy and (still := blocked & self._blocked()):
-                    self.report("green-while-blocked", f"{', '.join(map(str, still))} cannot be written")
+                if found.is_healthy and blocked:
+                    await asyncio.sleep(RETRIED_WITHIN_S)
+                    if still := blocked & self._blocked():
+                        self.report("green-while-blocked", f"{', '.join(map(str, still))} cannot be written")
             await asyncio.sleep(LOOKS_EVERY_S)
 
     async def expect_green(self, what: str) -> None:

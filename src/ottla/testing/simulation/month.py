@@ -9,6 +9,7 @@ replicas are equal.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -102,12 +103,14 @@ class Month(Scenario):
         yield "maintenance of a broker", self._maintenance
         yield "a disk is full", self._full_disk
         yield "one of two disks is full", self._one_full_disk
+        yield "one of two disks fails", self._failed_disk
         yield "a disk is replaced", self._replaced_disk
         yield "the only replica of a partition is lost", self._lost_partition
         yield "a clock is wrong", self._wrong_clock
         yield "one broker is cut off from ZooKeeper", self._cut_off
         yield "ZooKeeper has no quorum", self._no_quorum
         yield "ZooKeeper has no quorum, and a broker dies", self._no_quorum_and_a_death
+        yield "ZooKeeper was restored from an older snapshot", self._older_store
         yield "two of three replicas are away", self._too_few_replicas
         yield "a rack is lost, with its power", self._power_cut
         yield "a broker is decommissioned, and another joins", self._decommission
@@ -198,6 +201,24 @@ class Month(Scenario):
         node.disk.heal()
         await self.monitor.expect_green("the disk of broker 3 has space")
 
+    async def _failed_disk(self) -> None:
+        """Its replicas are offline, the broker is not; the disk is repaired, and the broker restarted."""
+        node = next(node for node in self.cluster.nodes.values() if node.node_id != self._holder(SINGLE))
+        path = node.directories[1]
+        for kind in ("write", "fsync", "fsync_dir", "truncate"):
+            node.disk.fail(kind, errno.EIO, times=1 << 30, path_part=f"{path}/")
+        await self.monitor.expect_red("one disk fails", "log-directory-offline", not_ready=[])
+        self.monitor.expect("the broker is ready", (await self.monitor.readiness())[node.node_id])
+        self.monitor.expect("writes, led by others", await self.monitor.writes_work(15))
+        self.monitor.expect_log("the failed disk", f"{path}")
+        other = next(each for each in self._live_nodes() if each != node.node_id)
+        await self._expect_restart(other, is_safe=False)
+        await self._expect_restart(node.node_id, is_safe=True)
+        node.disk.heal()
+        await node.stop()
+        node.start()
+        await self.monitor.expect_green("the disk is repaired")
+
     async def _replaced_disk(self) -> None:
         self._node(1).kill()
         self._node(1).disk.replace()
@@ -266,6 +287,22 @@ class Month(Scenario):
         self.cluster.server.regain_quorum([each for each in self.cluster.nodes if each != leader])
         self._node(leader).start()
         await self.monitor.expect_green("a quorum, and all brokers")
+
+    async def _older_store(self) -> None:
+        """The brokers refuse it, and continue by themselves with the newest state."""
+        older = self.cluster.server.snapshot()
+        await self._create_topic("newer")
+        await self.monitor.expect_green("a newer topic")
+        newest = self.cluster.server.snapshot()
+        self.cluster.server.restore(older)
+        live = self._live_nodes()
+        await self.monitor.expect_red("an older ZooKeeper", "metadata-rolled-back", not_ready=live)
+        self.monitor.expect("no writes", not await self.monitor.writes_work(10))
+        self.monitor.expect_log("the older ZooKeeper", "the metadata went back")
+        await self._expect_restart(1, is_safe=False)
+        self.cluster.server.restore(newest)
+        await self.monitor.expect_green("the newest state is back")
+        self.monitor.expect("the newer topic is there", "newer" in self.cluster.image.topics)
 
     async def _too_few_replicas(self) -> None:
         away = self.cluster.image.topics[TOPIC].partitions[0].replicas[:2]

@@ -71,13 +71,27 @@ def test_a_broker_that_cannot_serve_is_not_ready(change: dict[str, object], code
         ({"disk": DiskFacts("/d", failed_replicas=tally("t-0"))}, "offline-replicas", "wrong"),
         ({"disk": DiskFacts("/d", free_bytes=9, size_bytes=100)}, "disk-low", "warning"),
         ({"stuck_groups": tally("g")}, "stuck-group", "warning"),
-        ({"hanging_transactions": tally("x")}, "hanging-transaction", "warning"),
+        ({"hanging_transactions": tally("t-0 (producer 7)")}, "hanging-transaction", "warning"),
+        ({"unended_transactions": tally("x")}, "hanging-transaction", "warning"),
     ],
 )
 def test_other_findings_leave_a_broker_ready(change: dict[str, object], code: str, severity: str) -> None:
     found = findings(facts(**change))
     assert [(each.code, each.severity) for each in found] == [(code, severity)]
     assert is_ready(found)
+
+
+def test_a_transaction_without_markers_is_described_and_one_without_a_coordinator_searched() -> None:
+    (unended,) = findings(facts(unended_transactions=tally("etl")))
+    assert "ottla txn describe etl" in unended.fix  # `ottla txn hanging` does not list it
+    (hanging,) = findings(facts(hanging_transactions=tally("t-0 (producer 7)")))
+    assert hanging.fix == "ottla txn hanging"
+
+
+def test_the_broker_that_lost_its_disk_is_named() -> None:
+    lost = PartitionFacts(awaiting_directory=tally("t-0"), without_directory=[3])
+    (found,) = findings(facts(partitions=lost))
+    assert found.fix.startswith("start broker 3 with its former disk")
 
 
 def test_a_minority_of_servers_is_no_quorum() -> None:

@@ -71,7 +71,7 @@ def test_it_is_made_once_and_not_tried_again_where_it_cannot_be(
     assert archive.path.read_bytes() == b"classes"
 
 
-def test_while_another_process_makes_it_nobody_waits(archive: AppCdsArchive) -> None:
+def test_while_another_process_makes_it_there_is_no_wait(archive: AppCdsArchive) -> None:
     archive.path.parent.mkdir()
     with archive.path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
