@@ -182,7 +182,7 @@ class Run:
         return found
 
     def is_same(self) -> bool:
-        """Tell whether the mirror has the same rows."""
+        """Return whether the mirror has the same rows."""
         with suppress(psycopg.Error), psycopg.connect(self.server.url) as database:
             one, two = (database.execute(DIGEST.format(each)).fetchone() for each in ("items", "mirrored"))
             return bool(one == two)

@@ -20,8 +20,8 @@ def main(bootstrap_servers: str = "localhost:9092") -> None:
                 print(f"not stored: {error}")
             else:
                 print(f"orders-{metadata.partition} offset {metadata.offset}")
-        # Nobody has to wait for each record. `flush` waits for all of them, and raises if one that nobody has
-        # looked at failed; so does the end of the block.
+        # No need to wait for each record: `flush` waits for all of them. It raises if one failed whose result
+        # was not read; so does the end of the block.
         producer.send("orders", b"the last one", headers=[("source", b"example")])
         producer.flush()
 

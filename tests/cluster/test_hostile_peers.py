@@ -126,7 +126,7 @@ def test_garbage_is_answered_with_a_closed_door(broker: BrokerProcess, canary: C
         assert all(is_closed(each) for each in noisy)
 
 
-def test_senders_of_one_byte_at_a_time_are_served_and_hold_nobody_up(
+def test_senders_of_one_byte_at_a_time_are_served_and_do_not_delay_others(
     broker: BrokerProcess, canary: Canary
 ) -> None:
     request = metadata_frame()
@@ -152,7 +152,7 @@ def test_peers_that_never_read_stop_being_read_from(broker: BrokerProcess, canar
         canary.assert_sings(times=20)
 
 
-def test_answers_that_nobody_reads_do_not_pile_up(broker: BrokerProcess, canary: Canary) -> None:
+def test_answers_that_are_not_read_do_not_pile_up(broker: BrokerProcess, canary: Canary) -> None:
     requests = b"".join(metadata_frame(number) for number in range(50_000))
     with undisturbed(broker, canary, grown_mib=64), ExitStack() as stack:
         deaf = [stack.enter_context(connect(broker, number, receive_buffer=4096)) for number in range(40)]

@@ -149,7 +149,7 @@ def logs_in(path: Path) -> set[Place]:
 
 
 def test_a_broker_comes_back_with_an_empty_disk(under_conditions: ClusterMaker) -> None:
-    """First the leader, after all brokers died at once, so that nobody was elected; then a follower alone."""
+    """First the leader, after all brokers died at once, so that none was elected; then a follower alone."""
     with under_conditions() as cluster, Trial(cluster) as trial:
         leader = trial.leader()
         others = cluster.brokers.keys() - {leader}

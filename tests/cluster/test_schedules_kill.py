@@ -41,7 +41,7 @@ def test_kill_9_of_the_controller(under_conditions: ClusterMaker) -> None:
 
 @pytest.mark.cluster
 def test_kill_9_of_the_coordinator_of_a_group(under_conditions: ClusterMaker) -> None:
-    """The group goes on with the next leader of its part of `__consumer_offsets`, where it left off."""
+    """The group continues with the next leader of its part of `__consumer_offsets`, where it left off."""
     with under_conditions() as cluster, Trial(cluster) as trial:
         for _ in range(2):
             coordinator = trial.coordinator()

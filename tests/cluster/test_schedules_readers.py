@@ -1,6 +1,6 @@
 """Members of librdkafka and assigned readers, while all brokers die: one after the other, then all at once.
 
-Every partition is watched by itself: a reader that goes on with two of three partitions stands still.
+Every partition is watched by itself: a reader that reads only two of three partitions counts as stopped.
 Members of the consumer protocol (KIP-848) join and leave meanwhile, so that coordinators die in the middle of
 rebalances. OTTLA_TEST_ROUNDS is how often all of it is repeated.
 """

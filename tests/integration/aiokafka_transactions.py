@@ -15,6 +15,8 @@ from tests.integration.transactions import (
     TransactionOptions,
 )
 
+from ottla.common.tasks import cancel_and_wait
+
 
 class AiokafkaTransactions(TransactionalProducer):
     def __init__(self, address: str, options: TransactionOptions) -> None:
@@ -70,8 +72,7 @@ class AiokafkaTransactions(TransactionalProducer):
     async def _close(self) -> None:
         # Its own stop() would first wait for what was not sent, and raise what has failed before.
         sender = self._library._sender.sender_task
-        sender.cancel()
-        await asyncio.gather(sender, return_exceptions=True)
+        await cancel_and_wait(sender)
         await self._library.client.close()
         self._library._closed = True
 

@@ -4,7 +4,11 @@ Each says what happened, and what to type. `{folder}` is an empty folder. The co
 the broker does; `WITHOUT` hides a package from them.
 """
 
+import os
+import pty
 import re
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -151,6 +155,33 @@ CASES = [
         f"  use another one with -b HOST:PORT or OTTLA_BOOTSTRAP{MORE}E101\n",
     ),
     (
+        "topic list -b http://127.0.0.1:8080",
+        USAGE,
+        "error: 'http://127.0.0.1:8080' is not HOST:PORT: leave out http:// "
+        "(in --bootstrap-server or OTTLA_BOOTSTRAP)\n  see:  ottla topic list --help  (OTTLA-E501)\n",
+    ),
+    (
+        "topic list -X request.timeout.ms=abc",
+        USAGE,
+        "error: request.timeout.ms: must be a whole number, not 'abc' "
+        "(in -X, the profile or --command-config)\n"
+        "  see:  ottla topic list --help  (OTTLA-E501)\n",
+    ),
+    (
+        "topic list -X security.protocol=SASL_PLAINTEXT -X sasl.mechanism=PLAIN -X sasl.username=a "
+        "-X sasl.password=b",
+        FAILURE,
+        "error: {broker} refused the login: this listener takes no SASL login; "
+        "use security.protocol PLAINTEXT or SSL there\n"
+        f"  check -X sasl.mechanism, sasl.username and sasl.password, or the profile{MORE}E106\n",
+    ),
+    (
+        "serve --listen 192.0.2.1:9092 --data {folder}/data",
+        FAILURE,
+        "error: cannot listen on PLAINTEXT://192.0.2.1:9092: this machine does not have that address\n"
+        f"  Listen on 0.0.0.0, and give the address of clients with --advertise{MORE}E302\n",
+    ),
+    (
         "topik list",
         USAGE,
         "error: there is no command 'topik'; did you mean topic?\n  see:  ottla --help  (OTTLA-E501)\n",
@@ -257,7 +288,8 @@ def ottla(ottla_broker, tmp_path, monkeypatch, capfd):
 
 
 @pytest.mark.parametrize(("words", "code", "said"), CASES, ids=[words for words, _, _ in CASES])
-def test_an_error_says_what_happened_and_what_to_type(ottla, tmp_path, words, code, said):
+def test_an_error_says_what_happened_and_what_to_type(ottla, ottla_broker, tmp_path, words, code, said):
+    said = said.replace("{broker}", ottla_broker.bootstrap_servers)
     assert ottla(words) == (code, said.replace("{folder}", str(tmp_path)))
     assert [each.name for each in tmp_path.iterdir()] == [], "it made something before it failed"
 
@@ -275,6 +307,48 @@ def test_a_missing_package_is_named_with_its_extra_before_anything_starts(
         f"  install it:  pip install 'ottla[{extra}]'{MORE}E402\n",
     )
     assert [each.name for each in tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("output", ["> /dev/full", ">&-", ">&- 2>&-"])
+@pytest.mark.parametrize("words", ["explain", "--help"])
+def test_an_output_that_cannot_be_written_is_no_traceback(words, output):
+    script = f"{sys.executable} -m ottla.cli {words} {output}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    full = "error: cannot write: No space left on device\n"
+    assert (done.returncode, done.stderr) == ((FAILURE, full) if "full" in output else (0, ""))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("gr\xfc\xdfe", "characters other than"), (b"\xff", "is not UTF-8")]
+)
+def test_arguments_in_a_locale_without_utf_8(ottla_broker, name, said):
+    words = ("group", "describe", name) if name == b"\xff" else ("topic", "create", name)
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla.cli", *words, "-b", ottla_broker.bootstrap_servers],
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == FAILURE
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_at_a_question_ends_the_command(ottla_broker):
+    where = ("-b", ottla_broker.bootstrap_servers)
+    assert run(["topic", "create", "kept", *where]) == 0
+    controller, terminal = pty.openpty()
+    command = [sys.executable, "-m", "ottla.cli", "topic", "delete", "kept", *where]
+    with subprocess.Popen(command, stdin=terminal, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        question = "Delete kept and all their records? [y/N]:"
+        assert process.stderr.read(len(question)) == question
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr.read().strip() == "interrupted"
+    os.close(controller)
+    os.close(terminal)
 
 
 def test_a_pipeline_without_spark_shows_the_extra_and_no_traceback(ottla, tmp_path, monkeypatch, capfd):

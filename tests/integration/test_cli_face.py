@@ -100,7 +100,7 @@ def test_the_doctor_tells_what_is_no_kafka_broker(ottla: Cli, deaf_port: int, tm
     assert "problem" in done
 
 
-def test_the_doctor_tells_an_advertised_address_that_nobody_reaches(tmp_path: Path) -> None:
+def test_the_doctor_reports_an_unreachable_advertised_address(tmp_path: Path) -> None:
     from ottla.testing.broker_process import BrokerProcess
 
     with BrokerProcess(tmp_path / "data", arguments=["--advertise", "127.0.0.1:1"]) as broker:

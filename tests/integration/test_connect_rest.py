@@ -67,7 +67,7 @@ def stored(broker: OttlaBroker, topic: str) -> dict[str, Any]:
     return found
 
 
-def test_other_names_are_refused_where_nobody_logs_in(worker: RunningWorker) -> None:
+def test_other_names_are_refused_without_login(worker: RunningWorker) -> None:
     """A page whose name resolves to this machine could have files read and sent away."""
     for host, status in (("evil.example:8083", 421), ("localhost:8083", 200)):
         assert httpx.get(f"{worker.url}/connectors", headers={"host": host}).status_code == status
@@ -308,6 +308,8 @@ def test_wrong_requests_get_connects_answers(worker: RunningWorker) -> None:
     assert worker("POST", "/connectors", {"name": "x", "config": {}}).status == 400
     assert worker("POST", "/connectors", {"name": "x", "config": {**DATAGEN, "name": "y"}}).status == 400
     assert worker("POST", "/connectors", b"{").status == 400
+    misspelt = worker("POST", "/connectors", {"name": "x", "config": DATAGEN, "initialState": "PAUSED"})
+    assert (misspelt.status, "initialState" in misspelt.body["message"]) == (400, True)
     assert worker("POST", "/connectors", {"name": "x" * 40_000, "config": DATAGEN}).status == 400
     invalid = worker(
         "POST", "/connectors", {"name": "x", "config": {"connector.class": "DatagenSource", "rate": "a"}}

@@ -142,7 +142,7 @@ def test_a_search_can_be_continued(api: httpx.Client, start: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["newest", "", "oldest"])
-def test_a_search_begins_where_it_is_told(api: httpx.Client, start: str) -> None:
+def test_a_search_begins_at_the_given_position(api: httpx.Client, start: str) -> None:
     query = {"where": "$.n >= 0", "limit": "5", "start": start}
     found = events(api.get("/topics/orders/search", params=query).text)
     keys = [
@@ -397,3 +397,16 @@ def test_times_to_which_brokers_give_other_meanings_are_refused(api: httpx.Clien
     answer = api.get("/topics/orders/messages", params={"start": "time", "at": at})
     assert answer.status_code == 400
     assert "is not a time since 1970" in answer.text
+
+
+def test_services_that_do_not_answer_are_not_called_absent(broker: OttlaBroker) -> None:
+    nowhere = "http://127.0.0.1:1"
+    with (
+        RunningConsole(broker.bootstrap_servers, nowhere, connect_url=nowhere) as console,
+        console.browser() as pages,
+    ):
+        for path in ("/schemas", "/connectors"):
+            text = pages.get(f"{console.url}{path}").text
+            assert "does not answer" in text
+            assert "or correct its URL" in text
+            assert "There is no" not in text

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.client import Admin, AsyncConsumer, Consumer, Producer, RebalanceListener, TopicPartition
 from ottla.client.consumer import CommitFailed, WrongUse
+from ottla.common.tasks import cancel_and_wait
 from ottla.protocol.errors import FencedInstanceId
 from ottla.testing.local_broker import OttlaBroker
 
@@ -81,8 +82,7 @@ async def test_who_is_interrupted_while_it_waits_has_dealt_with_the_rest(group):
     working = asyncio.create_task(work())
     async with asyncio.timeout(SOON_S):
         await has_seen_all.wait()  # it goes on to wait for more before we are woken
-    working.cancel()
-    await asyncio.gather(working, return_exceptions=True)
+    await cancel_and_wait(working)
     assert await asyncio.to_thread(committed, group) == 10
 
 
@@ -179,7 +179,7 @@ def test_who_reads_nothing_gets_an_error(group):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_pattern_is_found_anywhere_in_a_name_whoever_looks_for_it(broker, group, protocol):
+def test_a_pattern_is_found_anywhere_in_a_name_in_both_protocols(broker, group, protocol):
     word = f"word-{protocol}"
     for name in (f"{word}-a", f"a-{word}"):
         broker.create_topic(name)

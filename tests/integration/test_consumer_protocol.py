@@ -46,7 +46,7 @@ class Group:
         return bool(found.coordinators[0].error_code == ErrorCode.none)
 
     def _knows_topic(self) -> bool:
-        """Tell whether members get partitions; forget about the attempt."""
+        """Return whether members get partitions; forget about the attempt."""
         is_known = bool(self.assigned(self.join("probe")))
         self.beat("probe", -1)
         (deleted,) = self.wire.call(ApiKey.DELETE_GROUPS, 2, groups_names=[self.name]).results

@@ -63,7 +63,7 @@ def test_a_stranger_cannot_join_an_existing_group_under_an_id_of_its_own(
     ],
     ids=["another type", "no protocol in common"],
 )
-def test_whoever_shares_no_protocol_with_the_group_stays_out(
+def test_a_member_without_a_common_protocol_is_refused(
     fields: dict[str, Any], member: WireMember, new_member: NewMember
 ) -> None:
     assert new_member().join(**fields).error_code == ErrorCode.inconsistent_group_protocol
@@ -153,14 +153,14 @@ def test_members_learn_of_a_rebalance_wherever_they_ask(member: WireMember, new_
     assert member.commit({(member.topic, 0): 1}) == [ErrorCode.rebalance_in_progress]
 
 
-def test_whoever_is_not_there_cannot_leave_and_the_others_can(member: WireMember) -> None:
+def test_unknown_members_cannot_leave_and_the_others_can(member: WireMember) -> None:
     answer = member.leave("stranger", member.member_id)
     assert answer.error_code == ErrorCode.none
     assert [each.error_code for each in answer.members] == [ErrorCode.unknown_member_id, ErrorCode.none]
     assert member.heartbeat() == ErrorCode.unknown_member_id
 
 
-def test_nobody_leaves_a_group_that_does_not_exist(new_member: NewMember) -> None:
+def test_a_group_that_does_not_exist_cannot_be_left(new_member: NewMember) -> None:
     answer = new_member().leave("stranger", group="nowhere")
     assert (answer.error_code, answer.members[0].error_code) == (
         ErrorCode.none,

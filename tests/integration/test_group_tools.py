@@ -131,7 +131,7 @@ def test_ottla_group_seek_goes_to_any_place(
     assert table.committed(*places_of(topic, 2)) == expected
 
 
-def test_nobody_moves_a_group_that_has_members(table: Table) -> None:
+def test_offsets_of_a_group_with_members_cannot_be_moved(table: Table) -> None:
     topic = table.topic(1, records=5)
     member = table.member(topic, client_id="worker-7")
     wait_until_shared([member], places_of(topic, 1))

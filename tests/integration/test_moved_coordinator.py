@@ -107,5 +107,5 @@ def test_a_reader_without_membership_finds_the_next_coordinator(cluster: LocalCl
     reader.close()
 
 
-def test_other_clients_are_told_that_the_coordinator_is_another(cluster: LocalCluster) -> None:
+def test_other_clients_get_not_coordinator(cluster: LocalCluster) -> None:
     assert offsets_error(cluster, 3 - cluster.leader_of(*OFFSETS)) == ErrorCode.not_coordinator

@@ -274,7 +274,7 @@ def test_a_timeout_that_the_broker_does_not_allow_is_refused(broker, make_produc
         producer.init_transactions()
 
 
-def test_a_transaction_that_nobody_ends_is_given_up_and_its_producer_reported(
+def test_a_transaction_that_is_never_ended_is_given_up_and_its_producer_reported(
     broker, make_producer, topic, name
 ) -> None:
     producer = make_producer(broker.address, transactional_id=name, transaction_timeout_ms=1_000)

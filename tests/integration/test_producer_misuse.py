@@ -14,6 +14,7 @@ import pytest
 
 from ottla.client import Admin, AsyncProducer, Producer, ProducerInterceptor
 from ottla.client.errors import TimedOut
+from ottla.common.tasks import cancel_and_wait
 from ottla.protocol.errors import InvalidTopicException, UnknownTopicOrPartition
 from ottla.testing.local_broker import OttlaBroker
 
@@ -60,7 +61,7 @@ def test_a_callback_that_would_wait_for_itself_gets_an_error_and_harms_nothing(p
     assert producer.send("calls", b"z").result(SOON_S).offset > 0
 
 
-def test_a_callback_that_nobody_awaits_is_reported(producer, caplog):
+def test_a_callback_that_is_not_awaited_is_reported(producer, caplog):
     async def on_delivery(metadata, error): ...
 
     producer.send("calls", b"x", on_delivery=on_delivery)
@@ -134,8 +135,7 @@ async def test_a_producer_whose_closing_is_cancelled_leaves_no_connection(broker
     closing = asyncio.create_task(producer.close())
     for _ in range(turns):
         await asyncio.sleep(0)
-    closing.cancel()
-    await asyncio.gather(closing, return_exceptions=True)
+    await cancel_and_wait(closing)
     await producer.close()
     assert connections
     assert not any(each.is_open for each in connections)

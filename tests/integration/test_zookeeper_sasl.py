@@ -113,7 +113,7 @@ async def test_a_wrong_password_or_user_is_refused_at_once_and_named(
     assert caplog.records == [], "the error says it all"
 
 
-async def test_nobody_is_served_without_credentials(zookeeper: ZooKeeperProcess) -> None:
+async def test_clients_without_credentials_are_refused(zookeeper: ZooKeeperProcess) -> None:
     with pytest.raises(NotAuthenticated, match=r"Set zookeeper.sasl.mechanism=DIGEST-MD5"):
         await store_of(f"{zookeeper.address}/none", None).open()
 

@@ -39,6 +39,7 @@ class RandomRecords:
         ]
         return {
             "schemas": has_schemas,
+            "nulls": chance.random() < 0.3,
             "topic": chance.choice(["orders", "shop.public.items"]),
             "partition": 3,
             "offset": 11,

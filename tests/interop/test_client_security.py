@@ -192,7 +192,7 @@ def test_a_broker_that_wants_a_certificate_and_gets_none_is_understood(
     producer.close(1)
 
 
-def test_a_certificate_that_nobody_we_trust_has_signed_is_refused(kafka, make_producer, tmp_path) -> None:
+def test_a_certificate_of_an_untrusted_authority_is_refused(kafka, make_producer, tmp_path) -> None:
     stranger = Authority(tmp_path, "stranger")
     with pytest.raises(TlsFailed, match="its certificate is not accepted"):
         make_producer(kafka.listeners["TLS"], security_protocol="SSL", ssl_cafile=str(stranger.certificate))

@@ -586,11 +586,11 @@ def test_rows_in_columns_are_those_that_are_written_one_by_one(
         "DELETE FROM t WHERE id = 700",
         "UPDATE t SET large = 'x' || id",
         "ALTER TABLE t ADD COLUMN more numeric(9,2)",
-        "UPDATE t SET more = id / 7.0 WHERE id > 80",
+        "UPDATE t SET more = id / 7.0 WHERE id > 30",
         "DELETE FROM t",
     ]
     with database.transaction():
-        for number in range(90):
+        for number in range(40):
             values = [
                 f"CAST({given[number % len(given)]} AS {kind})" if (number + at) % 5 else "NULL"
                 for at, (kind, given) in enumerate(PLAIN_TYPES.items())
@@ -600,7 +600,7 @@ def test_rows_in_columns_are_those_that_are_written_one_by_one(
     for each in changes:
         database.execute(each)
         groups.append(capture.everything())
-    groups += [[each for group in groups[:number] for each in group] for number in (3, 6, 8)]
+    groups += [[each for group in groups[:number] for each in group] for number in (6, 8)]
     outcomes = []
     for is_column in (True, False):
         name = f"mirrored_{is_column}"
@@ -796,7 +796,7 @@ def test_what_has_been_sent_is_read_at_once(server: PostgresServer, database: An
     assert calls < 100
 
 
-def test_an_ended_stream_goes_on_where_it_was(server: PostgresServer, database: Any) -> None:
+def test_an_ended_stream_continues_at_its_position(server: PostgresServer, database: Any) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     capture = Capture(server, **{"table.include.list": "public.t"})
     capture.everything()

@@ -17,7 +17,7 @@ from ottla.connect.engine.spec import TaskSpec
 from ottla.connect.errors import DataError, WrongConfig
 from ottla.connect.options import DEFAULT_CONVERTERS
 
-CASES = 4_000
+CASES = 2_000
 LENIENT = (
     "Cannot list fields on non-struct type",  # SetSchemaMetadata of a number
     "objects supported for [mask fields], found: null",
@@ -30,12 +30,16 @@ LENIENT = (
     "Invalid type for Decimal, expected BigDecimal",
     "SchemaBuilderException: Invalid default value",
     "Decimal value has mismatching scale",  # MaskField of a decimal
+    "not supported by Connect's data API",  # Flatten after TimestampConverter, without a schema
     "Cannot mask value of type",  # structs and bytes
 )
 """What Kafka Connect refuses, and we do not."""
 FAR_TIMES = ("too large to convert", "date value out of range")
 """Python has no time after the year 9999."""
-WRITER = JsonConverter({"schemas.enable": "true"}, is_key=False)
+WRITERS = {
+    nulls: JsonConverter({"replace.null.with.default": str(not nulls).lower()}, is_key=False)
+    for nulls in (True, False)
+}
 
 
 def ours(case: dict[str, Any]) -> dict[str, Any]:
@@ -46,6 +50,7 @@ def ours(case: dict[str, Any]) -> dict[str, Any]:
     for each in ("key", "value"):
         config[f"{each}.converter"] = "org.apache.kafka.connect.json.JsonConverter"
         config[f"{each}.converter.schemas.enable"] = str(case["schemas"]).lower()
+        config[f"{each}.converter.replace.null.with.default"] = str(not case["nulls"]).lower()
     key, value = (None if case[each] is None else case[each].encode() for each in ("key", "value"))
     headers = tuple((name, None if text is None else text.encode()) for name, text in case["headers"])
     raw = RawRecord(case["topic"], case["partition"], case["offset"], case["timestamp"], key, value, headers)
@@ -54,14 +59,14 @@ def ours(case: dict[str, Any]) -> dict[str, Any]:
         record = pipeline.incoming(raw)
         if record is None:
             return {"dropped": True}
-        topic = case["topic"]
+        topic, writer = case["topic"], WRITERS[case["nulls"]]
         return {
             "topic": record.topic,
             "timestamp": record.timestamp_ms,
-            "key": text_of(WRITER.to_bytes(topic, record.key_schema, record.key)),
-            "value": text_of(WRITER.to_bytes(topic, record.value_schema, record.value)),
+            "key": text_of(writer.to_bytes(topic, record.key_schema, record.key)),
+            "value": text_of(writer.to_bytes(topic, record.value_schema, record.value)),
             "headers": [
-                [each.name, text_of(WRITER.to_bytes(topic, each.schema, each.value))]
+                [each.name, text_of(writer.to_bytes(topic, each.schema, each.value))]
                 for each in record.headers
             ],
         }

@@ -309,6 +309,6 @@ def test_the_word_count_of_sparks_documentation_runs_with_only_the_address_chang
 
 
 def is_counted(printed: str) -> bool:
-    """Tell whether the console sink has printed the counts of all words."""
+    """Return whether the console sink has printed the counts of all words."""
     rows = {tuple(cell.strip() for cell in line.strip("|").split("|")) for line in printed.splitlines()}
     return {("tea", "3"), ("milk", "2")} <= {row for row in rows if len(row) == 2}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.common.clock import ManualClock
+from ottla.common.tasks import cancel_and_wait
 from ottla.registry import decisions
 from ottla.registry.errors import RegistryError
 from ottla.registry.jobs import Job
@@ -207,8 +208,7 @@ class World:
         while any(left):
             life = asyncio.create_task(self._live(left))
             await asyncio.wait([life], timeout=self.chance.random() * 4)
-            life.cancel()
-            await asyncio.gather(life, return_exceptions=True)
+            await cancel_and_wait(life)
 
     async def _live(self, left: list[int]) -> None:
         schema_log = SchemaLog(SimTopic(self.log), ManualClock(), timeout_s=3.0)

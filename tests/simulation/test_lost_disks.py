@@ -112,7 +112,7 @@ def test_an_empty_disk_is_not_elected_when_all_others_seem_to_have_lost_power() 
     scene.cluster.run(main())
 
 
-def test_with_two_replicas_nobody_leads_until_the_disk_of_the_last_leader_is_back() -> None:
+def test_with_two_replicas_there_is_no_leader_until_the_disk_of_the_last_leader_is_back() -> None:
     scene = Scene(2, min_insync=1)
 
     async def main() -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import urllib.request
 
 import pytest
+from tests.integration.console_stage import RunningConsole
 from tests.waiting import wait_until
 
 from ottla.common.java import JavaNotFound, find_java
+from ottla.testing.local_broker import OttlaBroker
 
+ROOT = "ottla-pipelines"
 OTTLA = [sys.executable, "-m", "ottla.cli", "pipeline"]
 
 
@@ -36,7 +38,6 @@ def test_a_new_project_passes_its_test_without_a_broker(tmp_path):
     assert done.stderr == "1 test passed\n"
 
 
-@pytest.mark.slow
 def scraped(url):
     with urllib.request.urlopen(url) as answer:
         return answer.read().decode()
@@ -74,13 +75,48 @@ def test_a_running_pipeline_can_be_watched_and_stopped_from_another_terminal(tmp
         second = ottla("run", "p.py", cwd=tmp_path)
         assert second.returncode == 1
         assert "is already running" in second.stderr
-        driver.send_signal(signal.SIGTERM)
+        operate_with_the_console(tmp_path, data, driver)
         said = driver.stderr.read()
         assert driver.wait(60) == 0, said
     assert said.splitlines()[0] == "starting Spark"
     assert said.splitlines()[-1] == "p: stopped"
     assert "Traceback" not in said
     assert ottla("list", cwd=tmp_path).stdout.splitlines()[1].split()[:2] == ["p", "stopped"]
+
+
+def operate_with_the_console(folder, data, driver):
+    """Pause, resume, restart and stop a pipeline as the buttons of the console do."""
+    with (
+        OttlaBroker() as broker,
+        RunningConsole(broker.bootstrap_servers, pipelines=folder / ROOT) as console,
+        console.api() as api,
+    ):
+
+        def ask(what):
+            answer = api.post(f"/pipelines/p/{what}", json={})
+            assert answer.status_code == 200, answer.text
+
+        def is_now(state):
+            found = api.get("/pipelines/p").json()
+            return found["pipeline"]["state"] == state and all(
+                each["state"] == state for each in found["flows"]
+            )
+
+        ask("pause")
+        wait_until(lambda: is_now("paused"), "the driver to pause")
+        (data / "3.json").write_text('{"n": 4}\n')
+        ask("resume")
+        assert json.loads(driver.stdout.readline())["rows"] == 4
+        wait_until(lambda: api.get("/pipelines").json()["pipelines"][0]["rows"] == 4, "its rows to be shown")
+        started = api.get("/pipelines/p").json()["pipeline"]["started"]
+        ask("restart")
+        wait_until(
+            lambda: api.get("/pipelines/p").json()["pipeline"]["started"] != started and is_now("running"),
+            "the driver to take its files again",
+        )
+        ask("stop")
+        wait_until(lambda: is_now("stopped"), "the driver to stop")
+        assert api.post("/pipelines/p/pause", json={}).status_code == 422
 
 
 def test_several_pipelines_share_one_driver(tmp_path):

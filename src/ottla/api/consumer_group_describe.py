@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe: the epochs of consumer groups, and what their members have and are to have.
 
-v1 tells of every member which protocol it speaks.
+v1 adds the protocol of each member.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeDelegationToken: the tokens that a client may see, of some owners or of all.
 
-v2 is flexible; v3 tells who requested each token. A client sees the tokens that it owns, created or may
+v2 is flexible; v3 adds who requested each token. A client sees the tokens that it owns, created or may
 renew, those with DESCRIBE on the token, and those of users with DESCRIBE_TOKENS on the user.
 """
 

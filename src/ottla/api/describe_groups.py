@@ -1,6 +1,6 @@
 """DescribeGroups: the state of classic groups, their members and what those are assigned.
 
-v1 announces throttling; v3 tells authorized operations if asked to; v4 adds the instance ids of static
+v1 announces throttling; v3 adds authorized operations if asked to; v4 adds the instance ids of static
 members; v5 is flexible; v6 says that a group does not exist (before, it was called Dead).
 """
 

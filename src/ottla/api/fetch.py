@@ -14,7 +14,7 @@ from uuid import UUID
 from ottla.api.support.authorization import deny, refusal
 from ottla.api.support.context import RequestContext
 from ottla.api.support.fetch_sessions import FetchPartitionState, FetchSession, TopicKey
-from ottla.api.support.leader_hints import leader_hint
+from ottla.api.support.results import leader_hint
 from ottla.api.table import Reply
 from ottla.common.file_range import FileRange
 from ottla.protocol.errors import (

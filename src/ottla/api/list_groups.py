@@ -1,6 +1,6 @@
 """ListGroups: the groups that this broker coordinates.
 
-v1 announces throttling; v3 is flexible; v4 filters by state and tells it; v5 filters by type and tells it.
+v1 announces throttling; v3 is flexible; v4 adds states and their filter; v5 adds types and their filter.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ Asked = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 async def offset_fetch_by_id(request: v10.OffsetFetchRequest, ctx: RequestContext) -> v10.OffsetFetchResponse:
-    """Tell offsets of topics that are named by their ids."""
+    """Return offsets of topics that are named by their ids."""
     once, repeated = _named_once(request.groups)
     groups = [await _fetch_by_id(ctx, each, request.require_stable) async for each in in_slices(once)]
     groups += _refused(v10.response, repeated)
@@ -45,7 +45,7 @@ async def offset_fetch_by_id(request: v10.OffsetFetchRequest, ctx: RequestContex
 
 
 async def offset_fetch(request: v9.OffsetFetchRequest, ctx: RequestContext) -> v9.OffsetFetchResponse:
-    """Tell the offsets of several groups."""
+    """Return the offsets of several groups."""
     once, repeated = _named_once(request.groups)
     groups = _refused(v9.response, repeated)
     async for asked in in_slices(once):
@@ -65,7 +65,7 @@ async def offset_fetch(request: v9.OffsetFetchRequest, ctx: RequestContext) -> v
 
 
 async def offset_fetch_alone(request: v7.OffsetFetchRequest, ctx: RequestContext) -> v7.OffsetFetchResponse:
-    """Tell the offsets of one group."""
+    """Return the offsets of one group."""
     topics = None if request.topics is None else _by_name(request.topics)
     found = await _fetch(ctx, FetchRequest(request.group_id, topics, must_be_stable=request.require_stable))
     code = ErrorCode.none

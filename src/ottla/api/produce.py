@@ -21,8 +21,8 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.authorization import deny, may, refusal
 from ottla.api.support.context import RequestContext
-from ottla.api.support.leader_hints import leader_hint
 from ottla.api.support.produce_scheduler import Steps
+from ottla.api.support.results import leader_hint
 from ottla.api.support.transaction_verification import Failures, must_be_verified, verify_partitions
 from ottla.api.table import Reply
 from ottla.common.topic_names import AUDIT_TOPIC, PROTECTED_TOPICS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterable, Mapping
@@ -34,6 +35,11 @@ def _cannot_listen(listener: Listener, error: OSError) -> StartError:
         return StartError(
             f"cannot listen on {listener}: the host name {listener.host!r} does not resolve. "
             f"Listen on an address of this machine, such as 127.0.0.1 or 0.0.0.0: --listen HOST:PORT"
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return StartError(
+            f"cannot listen on {listener}: this machine does not have that address. "
+            f"Listen on 0.0.0.0, and give the address of clients with --advertise"
         )
     return StartError(
         f"cannot listen on {listener}: {_why(error)}. "

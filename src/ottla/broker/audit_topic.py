@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kio.schema.produce.v11.request import PartitionProduceData, ProduceRequest, TopicProduceData
 
+from ottla.common.tasks import cancel_and_wait
 from ottla.common.topic_names import AUDIT_TOPIC
 from ottla.controller.machine import NewTopic
 from ottla.protocol.api_keys import ApiKey
@@ -66,8 +67,7 @@ class AuditTopic:
                 await self._idle.wait()
         except TimeoutError:
             log.warning("%d lines of the audit log were not written to %s", len(self._lines), AUDIT_TOPIC)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
 
     def write(self, line: str) -> None:
         """Queue a line."""

@@ -363,7 +363,7 @@ class Broker:
             each.change_settings(maintenance_settings(config))
 
     async def _serve_metrics(self) -> None:
-        """Tell about this broker from now on, if it is to: that it starts, for now."""
+        """Serve metrics and health, if they are on: that the broker is starting, for now."""
         config = self.config
         has_authorizer = self.authorizer is not None
         host = automatic_host(config.listener_list[0], has_authorizer=has_authorizer)
@@ -376,7 +376,7 @@ class Broker:
         await bind_metrics(self._metrics, host, port, is_required=is_required)
 
     def _show_metrics(self, address: str) -> None:
-        """Tell everything, now that there is everything."""
+        """Serve all metrics, now that all parts exist."""
         metrics = self._metrics
         if metrics is not None:
             metrics.publish(

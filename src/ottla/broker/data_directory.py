@@ -117,7 +117,8 @@ def _leave_out(prepared: PreparedDirectories, path: str, error: Exception, *, is
         release()
     reason = str(error)
     if not isinstance(error, LogDirectoryUnusable):
-        reason = f"the data directory {path} cannot be made: {error}"
+        why = error.strerror if isinstance(error, OSError) else None
+        reason = f"the data directory {path} cannot be made: {why or error}"
     if is_only:
         raise StartError(reason) from error
     prepared.unusable[path] = reason

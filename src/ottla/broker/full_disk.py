@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ottla.broker.offline_directories import topic_ids_of
+from ottla.common.tasks import cancel_and_wait
 from ottla.log.directories.log_directories import LogDirectories
 from ottla.log.disk import Disk
 from ottla.log.storage import Storage
@@ -96,9 +97,7 @@ class FullDisk:
     async def stop(self) -> None:
         """Watch no longer."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
 
     async def _watch(self) -> None:
         path = self._storage.path

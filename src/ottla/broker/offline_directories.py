@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
 from ottla.common.ids import TopicPartition
+from ottla.common.tasks import cancel_and_wait
 from ottla.controller.runner import Controller
 from ottla.log.directories.log_directories import LogDirectories
 from ottla.log.storage import Storage
@@ -68,9 +69,7 @@ class OfflineDirectories:
     async def stop(self) -> None:
         """Watch no longer."""
         self._is_stopped = True
-        if self._publishing is not None:
-            self._publishing.cancel()
-            await asyncio.gather(self._publishing, return_exceptions=True)
+        await cancel_and_wait(self._publishing)
 
     def _notifier(self, loop: asyncio.AbstractEventLoop, storage: Storage) -> Callable[[], None]:
         def notify() -> None:

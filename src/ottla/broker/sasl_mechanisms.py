@@ -24,15 +24,15 @@ from ottla.security.plain import PlainServer
 from ottla.security.sasl import SaslSession
 from ottla.security.scram import (
     MIN_ITERATIONS,
-    USUAL_LOOK,
+    USUAL_PARAMETERS,
     ScramCredential,
-    ScramLook,
+    ScramParameters,
     ScramServer,
     TokenCredential,
     TokenLookup,
     fake_credential,
-    looks_of,
     make_credential,
+    parameters_of,
 )
 
 MAX_DERIVED = 1_000
@@ -101,7 +101,7 @@ class ListenerMechanisms:
         self._find_token = find_token
         self._offer = _EnabledMechanisms()
         self._secret = new_salt()  # until the cluster has one
-        self._looks: dict[str, tuple[ScramLook, ...]] = {}
+        self._parameters: dict[str, tuple[ScramParameters, ...]] = {}
         self._looks_are_of: object = None
         self._is_started = False
 
@@ -177,11 +177,11 @@ class ListenerMechanisms:
         if users is not self._looks_are_of:
             self._looks_are_of = users
             names = {name for name, _ in users}
-            self._looks = {
-                name: looks_of(each for (of, _), each in users.items() if of == name) for name in names
+            self._parameters = {
+                name: parameters_of(each for (of, _), each in users.items() if of == name) for name in names
             }
         secret = base64.urlsafe_b64decode(image.scram_secret) if image.scram_secret else self._secret
-        return fake_credential(mechanism, user, secret, self._looks.get(mechanism, (USUAL_LOOK,)))
+        return fake_credential(mechanism, user, secret, self._parameters.get(mechanism, (USUAL_PARAMETERS,)))
 
     def _jwks(self, config: BrokerConfig, own: ListenerConfig) -> Jwks:
         """Return the keys; those in use if they are from the same URL."""

@@ -216,7 +216,9 @@ class ZooKeeperServer:
         try:
             self.data.mkdir(mode=0o700, parents=True, exist_ok=True)  # it has credentials of users
         except OSError as error:
-            raise ZooKeeperFailed(f"the data directory {self.data} cannot be made: {error}") from error
+            raise ZooKeeperFailed(
+                f"the data directory {self.data} cannot be made: {error.strerror}"
+            ) from error
         values = {
             "dataDir": str(self.data.absolute()),
             "clientPort": str(self.port),

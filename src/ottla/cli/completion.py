@@ -28,4 +28,7 @@ def completion(shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(ottla, {}, "ottla", "_OTTLA_COMPLETE").source())
+    source = kind(ottla, {}, "ottla", "_OTTLA_COMPLETE").source()
+    if shell == "fish":  # else click's script ends a description at its first comma
+        source = source.replace('string split ","', 'string split --max 1 ","')
+    click.echo(source)

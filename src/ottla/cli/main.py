@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ import click
 from ottla import __version__
 from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.plugins import find_plugins, load_plugin, origin
-from ottla.cli.support.problems import Interrupted, missing_package, show_usage
+from ottla.cli.support.problems import Interrupted, Problem, missing_package, show_usage
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -76,6 +77,10 @@ EXTRAS = {
 """The extra of Ottla that installs each package."""
 
 
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Why a file that is open, such as standard output, cannot be written."""
+
+
 class OttlaGroup(LazyGroup):
     """The `ottla` command itself: the commands of the table, and those of other packages."""
 
@@ -132,7 +137,22 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit; every error becomes a message on standard error and an exit code."""
     # kio imports hypothesis, a test tool, if it is installed: 0.2 s that no command needs.
     sys.modules.setdefault("hypothesis", cast(ModuleType, None))
-    sys.exit(run(sys.argv[1:] if args is None else args))
+    _open_missing_streams()
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # in a locale without UTF-8
+    typed = [os.fsencode(each).decode("utf-8", "surrogateescape") for each in sys.argv[1:]]
+    sys.exit(run(typed if args is None else args))
+
+
+def _open_missing_streams() -> None:
+    """Open the null device for closed standard streams (`>&-`), before a socket gets their number."""
+    if None not in (sys.stdin, sys.stdout, sys.stderr):
+        return
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _command_path(args: Sequence[str]) -> str:
@@ -156,7 +176,7 @@ def run(args: Sequence[str]) -> int:
         colours = False if os.environ.get("NO_COLOR") else None
         result = ottla.main(args=list(args), prog_name="ottla", standalone_mode=False, color=colours)
     except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
+        click.echo(error.format_message())
         return 0
     except click.UsageError as error:
         show_usage(error, _command_path(args))
@@ -176,6 +196,19 @@ def run(args: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 130
+    except UnicodeEncodeError as error:
+        if error.reason != "surrogates not allowed":
+            raise
+        Problem(f"{os.fsencode(error.object)!r} is not UTF-8").show()
+        return 1
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE:
+            raise
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # drop what standard output still holds
+        Problem(f"cannot write: {error.strerror}").show()
+        return 1
     return result if isinstance(result, int) else 0
 
 

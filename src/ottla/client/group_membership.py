@@ -28,6 +28,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.coordinators import CoordinatorKind, Coordinators
 from ottla.client.errors import ClientError, raise_for
 from ottla.common.log_limit import RepeatedWarnings
+from ottla.common.tasks import cancel_and_wait
 from ottla.protocol.errors import (
     IllegalGeneration,
     KafkaError,
@@ -104,9 +105,7 @@ class GroupMembership:
 
     async def stop(self) -> None:
         """Leave the group."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
         if self._member_id:
             await self._leave()
 

@@ -32,7 +32,7 @@ MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 
 _PADDING = bytes(16)
 """After the records, so that a field which ends too early is seen as such and not as an IndexError."""
-_LONGEST_VARINT = 10
+_MAX_VARINT_BYTES = 10
 
 
 class Field(NamedTuple):
@@ -128,7 +128,7 @@ def _varints(raw: Bytes, at: Integers) -> tuple[Integers, Integers]:
     more = byte >= 0x80
     shift = 7
     while more.any():
-        if shift >= 7 * _LONGEST_VARINT:
+        if shift >= 7 * _MAX_VARINT_BYTES:
             raise InvalidRecord("a number has more than 64 bits")
         byte = raw[at]
         value |= np.where(more, (byte & 0x7F).astype(np.int64) << shift, 0)

@@ -15,6 +15,7 @@ Reading order:
     log_format            log lines as text or JSON
     log_limit             the limit of repeated log lines
     yielding              long work in slices, so that it does not block the event loop
+    tasks, backoff        ending a background task; pauses after failures
     tls, tls_stores, jks  TLS contexts from Kafka's `ssl.*` keys; keystores and truststores
     java, processes       finding Java; processes that end with their parent
     lazy_exports          packages that import their names on first use

@@ -168,7 +168,7 @@ def _check_advertised(bound: dict[str, Address], advertised: dict[str, Address])
 
 
 def _overlap(host: str, other: str) -> bool:
-    """Tell whether two hosts stand for a common interface, as far as their texts say."""
+    """Return whether two hosts stand for a common interface, as far as their texts say."""
     if not (host and other):
         return True
     if (":" in host) != (":" in other):  # IPv6 and IPv4

@@ -37,12 +37,12 @@ def why_illegal(name: str) -> str | None:
 
 
 def is_legal(name: str) -> bool:
-    """Tell whether `name` can be a topic's name."""
+    """Return whether `name` can be a topic's name."""
     return why_illegal(name) is None
 
 
 def is_internal(name: str) -> bool:
-    """Tell whether the topic belongs to Ottla itself, and not to a user."""
+    """Return whether the topic belongs to Ottla itself, and not to a user."""
     return name in INTERNAL_TOPICS or name in (SPARK_DECISIONS_TOPIC, AUDIT_TOPIC)
 
 

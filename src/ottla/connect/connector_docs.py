@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from inspect import cleandoc
 
@@ -141,6 +142,91 @@ NOTES: dict[type, tuple[str, str]] = {
 """The delivery guarantee of each connector, and notes for its users."""
 
 
+POSTGRES = {"connection.url": "postgresql://127.0.0.1/shop", "connection.user": "etl"}
+BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+EXAMPLES: dict[type, dict[str, str]] = {
+    DatagenSource: {"topic": "orders", "template": "orders", "rate": "100"},
+    FileSource: {"file": "/data/in/*.jsonl", "format": "jsonl", "topic": "orders", "key.field": "id"},
+    FileSink: {"topics": "orders", "path": "/data/out", "format": "parquet", "partition.by": "day"},
+    PostgresSource: {
+        **POSTGRES,
+        "connection.password": "${env::PGPASSWORD}",
+        "table.whitelist": "orders",
+        "mode": "incrementing",
+        "incrementing.column.name": "id",
+        "topic.prefix": "shop-",
+    },
+    PostgresCdcSource: {
+        "database.hostname": "127.0.0.1",
+        "database.user": "etl",
+        "database.password": "${env::PGPASSWORD}",
+        "database.dbname": "shop",
+        "topic.prefix": "shop",
+        "table.include.list": "public.orders,public.items",
+        "slot.name": "shop",
+    },
+    PostgresSink: {
+        **POSTGRES,
+        "connection.password": "${env::PGPASSWORD}",
+        "topics": "shop.public.orders",
+        "table.name.format": "orders",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "true",
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "key.converter.schemas.enable": "true",
+        "auto.create": "true",
+    },
+    JdbcSource: {
+        "connection.url": "jdbc:sqlite:/data/shop.db",
+        "table.whitelist": "orders",
+        "incrementing.column.name": "id",
+        "topic.prefix": "shop-",
+    },
+    JdbcSink: {
+        "connection.url": "jdbc:sqlite:/data/copy.db",
+        "topics": "orders",
+        "pk.mode": "record_value",
+        "pk.fields": "order_id",
+        "auto.create": "true",
+    },
+    HttpSink: {
+        "topics": "orders",
+        "http.api.url": "http://127.0.0.1:9000/orders",
+        "headers": "Authorization:${env::TOKEN}",
+    },
+    S3Sink: {"topics": "orders", "s3.bucket.name": "lake", "format": "parquet", "partition.by": "day"},
+    SearchSink: {"topics": "orders", "connection.url": "http://127.0.0.1:9200", "key.ignore": "true"},
+    S3Source: {"s3.bucket.name": "lake", "s3.prefix": "in/", "format": "jsonl", "topic": "orders"},
+    IcebergSource: {
+        "iceberg.table": "db.orders",
+        "iceberg.catalog": "uri=http://127.0.0.1:8181,type=rest",
+        "topic": "orders",
+    },
+    DeltaSink: {"topics": "orders", "delta.table": "/data/lake/${topic}"},
+    IcebergSink: {
+        "topics": "orders",
+        "iceberg.tables": "db.${topic}",
+        "iceberg.catalog": "uri=http://127.0.0.1:8181,type=rest",
+    },
+    MirrorSource: {
+        "source.cluster.alias": "berlin",
+        "source.cluster.bootstrap.servers": "127.0.0.1:9192",
+        "target.cluster.bootstrap.servers": "127.0.0.1:9092",
+        "topics": "orders,payments.*",
+        **{f"{each}.converter": BYTES for each in ("key", "value", "header")},
+    },
+}
+"""A config of each connector to begin with."""
+
+
+def example(kind: type) -> str:
+    """Return the command that creates a connector with the example of its class."""
+    config = {"connector.class": kind.__name__, **EXAMPLES[kind]}
+    parts = [f"{key}={value}" for key, value in config.items()]
+    quoted = [f"'{each}'" if re.search(r"[$*;& ]", each) else each for each in parts]
+    return f"ottla connect create {kind.__name__.lower()} \\\n  " + " \\\n  ".join(quoted)
+
+
 def connectors_page() -> str:
     """Return the page."""
     parts = [HEAD, "| connector | direction | delivery |\n|---|---|---|"]
@@ -150,7 +236,8 @@ def connectors_page() -> str:
     )
     for kind, (guarantee, text) in NOTES.items():
         summary = cleandoc(kind.__doc__ or "").splitlines()[0]
-        parts += [f"\n## {kind.__name__}\n\n{summary} {text}\n\nDelivery: {guarantee}.\n", _table(kind.keys)]  # type: ignore[attr-defined]
+        parts += [f"\n## {kind.__name__}\n\n{summary} {text}\n\nDelivery: {guarantee}.\n"]
+        parts += [f"```sh\n{example(kind)}\n```\n", _table(kind.keys)]  # type: ignore[attr-defined]
     common = {each.name: each for each in (*SOURCE_KEYS, *SINK_KEYS)}
     parts += ["\n## Keys of all connectors\n", _table(list(common.values()))]
     parts.append("\n## Keys of a worker\n\n| key | meaning |\n|---|---|")

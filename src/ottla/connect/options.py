@@ -137,7 +137,7 @@ def check_settings(settings: Mapping[str, str]) -> None:
 
 
 def is_client_key(key: str, role: str = "") -> bool:
-    """Tell whether a name is an option of clients: `security.protocol`, or of a producer or consumer."""
+    """Return whether a name is an option of clients: `security.protocol`, or of a producer or consumer."""
     kinds: dict[str, type[Options]] = {"producer": ProducerOptions, "consumer": ConsumerOptions}
     name, known = key.replace(".", "_"), kinds.get(role, ClientOptions).declared()
     return name in known or any(name in each.aliases for each in known.values())

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Self
-
 from ottla.connect.herder.herder import Herder
 from ottla.connect.herder.requests import Requests
 from ottla.connect.options import WorkerOptions, check_settings
@@ -18,9 +14,10 @@ from ottla.http.limits import HttpLimits
 from ottla.http.origins import hosts_without_login
 from ottla.http.security import Acls, HttpSecurity, secure
 from ottla.http.server import HttpServer
+from ottla.http.service import HttpService
 
 
-class ConnectWorker:
+class ConnectWorker(HttpService):
     """A worker; use it as `async with ConnectWorker(options)`."""
 
     def __init__(
@@ -34,13 +31,7 @@ class ConnectWorker:
         self.herder = Herder(options, Plugins.load(options.engine.plugin_path))
         self._limits = limits or HttpLimits(request_timeout_s=120)
         self._security = security or HttpSecurity()
-        self._http = HttpServer(options.host, options.port, self._limits, self._security.tls)
-        self._parts = AsyncExitStack()
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return self._http.url
+        super().__init__(HttpServer(options.host, options.port, self._limits, self._security.tls))
 
     @property
     def advertised_url(self) -> str:
@@ -51,17 +42,11 @@ class ConnectWorker:
         host = settings.get("rest.advertised.host.name", host)
         return f"{scheme}://{host}:{settings.get('rest.advertised.port', port)}"
 
-    async def start(self) -> None:
-        """Take the address, join the group, and listen."""
-        try:
-            self._http.bind()
-            self._parts.push_async_callback(self._http.stop)
-            await self._http.serve(await self._app())
-            await self.herder.start(self.advertised_url)
-            self._parts.push_async_callback(self.herder.stop)
-        except BaseException:
-            await self._parts.aclose()
-            raise
+    async def _start(self) -> None:
+        """Listen, and join the group."""
+        await self._http.serve(await self._app())
+        await self.herder.start(self.advertised_url)
+        self._parts.push_async_callback(self.herder.stop)
 
     async def _app(self) -> HttpApp:
         security = self._security
@@ -80,16 +65,3 @@ class ConnectWorker:
         else:
             app.authenticate = for_others(app.authenticate, security.super_users)
         return app
-
-    async def stop(self) -> None:
-        """Stop the tasks, and close everything."""
-        await self._parts.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()

@@ -195,8 +195,9 @@ class ConsoleApp:
         if self.console.options.login == BROKER_LOGIN and name not in session.clusters:
             raise UserError("You are not logged in to this cluster.", status=403)
         if shared.problem is not None:
-            what = f"No broker of {name} answers: {shared.problem}"
-            raise UserError(what, "Start the brokers. This page recovers by itself.", 503)
+            problem = str(shared.problem).rstrip(".")
+            hint = f"{problem[:1].upper()}{problem[1:]}. This page recovers by itself."
+            raise UserError(f"No broker of {name} answers.", hint, 503)
         return Context(self.console, request, session, live)
 
     def _html(

@@ -79,7 +79,7 @@ def _of_broker(error: KafkaError) -> UserError:
     status = 403 if error.code in NOT_AUTHORIZED else 404 if error.code in NOT_FOUND else 422
     hint = HINTS.get(error.code, "")
     if status == 403:
-        hint = "The broker's ACLs do not allow it. The page ACLs tells admins why."
+        hint = "The broker's ACLs do not allow it. The page ACLs explains why to admins."
     return UserError(f"{_sentence(said)} ({name})", hint, status)
 
 

@@ -7,6 +7,9 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from ottla.common.tasks import cancel_and_wait
+from ottla.console.problems import EXPECTED, as_user_error
+
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
 KEEP_ALIVE_S = 15.0
 KEEP_ALIVE = b": still here\n\n"
@@ -35,6 +38,18 @@ async def kept_alive(events: AsyncIterator[bytes], every_s: float = KEEP_ALIVE_S
                 return
             yield found
     finally:
-        if coming is not None:
-            coming.cancel()
-            await asyncio.gather(coming, return_exceptions=True)
+        await cancel_and_wait(coming)
+
+
+async def reported(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the events, then `end`, or `problem` with what stopped them."""
+    try:
+        async for each in events:
+            yield each
+    except EXPECTED as error:
+        yield event("problem", str(as_user_error(error)))
+    except Exception as error:
+        yield event("problem", str(error) or type(error).__name__)
+        raise
+    else:
+        yield event("end", {})

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from ottla.common.tasks import cancel_and_wait
 from ottla.controller.term import ControllerTerm
 from ottla.metadata.records import MetadataError
 from ottla.metadata.registration import BrokerRegistration, GroupedReplicas
@@ -111,9 +112,7 @@ class Membership:
             await self.term.stop()
             self.term = None
         for task in (self._keeper, self._candidacy):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
         self._keeper = self._candidacy = None
 
     async def _keep_session(self) -> None:

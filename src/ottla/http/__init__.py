@@ -12,6 +12,7 @@
     origins    refuses what pages of other sites have browsers send
     guard      connections whose request does not come, or is too large, are closed
     server     listens, serves, and stops in good order
+    service    a server and what its requests need, started and stopped together: registry, Connect, console
     metrics    the answer to a scrape
     json_client      the other side: JSON requests to a service, with credentials
 

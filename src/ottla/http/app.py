@@ -76,7 +76,7 @@ class Request:
     certificate_name: str | None = None
     """The distinguished name in the client's certificate, if the connection has one."""
     may_read: Callable[[str], bool] = _everything
-    """Tells whether the principal may read a named resource: for handlers of lists."""
+    """Whether the principal may read a named resource: for handlers of lists."""
     check_allowed: Callable[[str], None] = _no_check
     """Raises 403 unless the principal may do what this request does with a named resource: for handlers that
     find out only later which one it is.

@@ -20,6 +20,7 @@ from ottla.client.admin.acls import Acl, Acls
 from ottla.client.client_options import ClientOptions
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
+from ottla.common.tasks import cancel_and_wait
 from ottla.http.errors import HttpError
 from ottla.protocol.errors import KafkaError
 from ottla.security.acls import (
@@ -61,9 +62,7 @@ class BrokerAcls:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
         await self._cluster.close()
 
     async def refresh(self) -> None:
@@ -75,11 +74,11 @@ class BrokerAcls:
             self._authorizer.update(found)
 
     def allows(self, principal: str, host: str, operation: Operation, name: str) -> bool:
-        """Tell whether a principal may do something with a named resource, such as `Subject:orders-value`."""
+        """Return whether a principal may act on a named resource, such as `Subject:orders-value`."""
         return self._decide(principal, host, operation, ResourceType.TOPIC, name)
 
     def allows_on_cluster(self, principal: str, host: str, operation: Operation) -> bool:
-        """Tell whether a principal may do something with the whole service."""
+        """Return whether a principal may do something with the whole service."""
         return self._decide(principal, host, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def _decide(self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str) -> bool:

@@ -125,7 +125,7 @@ class BrokerUsers:
         return principal
 
     async def _logs_in(self, options: ClientOptions) -> bool:
-        """Tell whether the first broker that answers accepts the credentials."""
+        """Return whether the first broker that answers accepts the credentials."""
         connecting = ConnectionOptions(
             options.client_id,
             options.socket_connection_setup_timeout_ms,
@@ -148,7 +148,7 @@ class BrokerUsers:
 
 
 def _is_prepared(user: str) -> bool:
-    """Tell whether SCRAM sends a name as it is: with another spelling a client would be another principal."""
+    """Return whether SCRAM sends a name as it is: another spelling would be another principal."""
     return unicodedata.normalize("NFKC", user) == user and not any(
         stringprep.in_table_b1(each) or stringprep.in_table_c12(each) for each in user
     )

@@ -72,11 +72,11 @@ class Acls(Protocol):
     """What decides."""
 
     def allows(self, principal: str, host: str, operation: Operation, name: str) -> bool:
-        """Tell whether a principal may do something with a named resource."""
+        """Return whether a principal may do something with a named resource."""
         ...
 
     def allows_on_cluster(self, principal: str, host: str, operation: Operation) -> bool:
-        """Tell whether a principal may do something with the whole service."""
+        """Return whether a principal may do something with the whole service."""
         ...
 
 

@@ -25,7 +25,7 @@ from ottla.log.segment import Segment
 from ottla.log.storage import Storage
 from ottla.protocol.errors import RecordListTooLarge
 
-_LARGEST_ENTRY = 12
+_MAX_ENTRY_BYTES = 12
 _BELOW_ALL = -2
 """Smaller than every timestamp and offset, so that the next append calls `is_due`."""
 
@@ -65,13 +65,13 @@ class RollRule:
             active.size_bytes + size > config.segment_bytes
             or age_ms > max_age_ms
             or last_offset - active.base_offset > INT_MAX
-            or active.index_bytes + _LARGEST_ENTRY > config.segment_index_bytes
+            or active.index_bytes + _MAX_ENTRY_BYTES > config.segment_index_bytes
         ):
             return True
         if first_ms >= 0:
             self.after_ms = first_ms + max_age_ms
         most_entries = config.segment_bytes // max(1, config.index_interval_bytes)
-        if most_entries * _LARGEST_ENTRY < config.segment_index_bytes:
+        if most_entries * _MAX_ENTRY_BYTES < config.segment_index_bytes:
             self.after_offset = active.base_offset + INT_MAX
         return False
 

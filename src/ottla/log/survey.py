@@ -1,6 +1,6 @@
 """What the data directory of a stopped broker has: read only, for rebuilding the metadata of a cluster.
 
-Of each replica the survey tells the topic id, and where the log ends: the offset after the last batch with a
+For each replica the survey has the topic id, and where the log ends: the offset after the last batch with a
 correct checksum, and the leader epoch of that batch. Of two replicas of a partition, the one with the greater
 epoch, and with the greater end if they are equal, has everything that was committed (decision 0216). A log
 that was being moved here from another directory when the broker was killed counts once its copy is complete.

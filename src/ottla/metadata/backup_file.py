@@ -70,7 +70,7 @@ def encode_backup(backup: Backup) -> bytes:
 
 
 def is_backup(data: bytes) -> bool:
-    """Tell whether this is the content of a backup, as far as its first line says."""
+    """Return whether this is the content of a backup, as far as its first line says."""
     return _object(data.partition(b"\n")[0]).get("format") == FORMAT
 
 

@@ -60,7 +60,7 @@ def _keep_from_others(path: Path) -> None:
 
     A file that exists is not opened: closing it would end the locks that this process has on it.
     """
-    with suppress(OSError):  # SQLite tells what is wrong
+    with suppress(OSError):  # SQLite says what is wrong
         if path.exists():
             path.chmod(0o600)
         else:

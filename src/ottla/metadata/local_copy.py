@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ottla import __version__
 from ottla.common.clock import Clock
+from ottla.common.tasks import cancel_and_wait
 from ottla.log.checkpoints import write_atomically
 from ottla.log.disk import Disk
 from ottla.metadata.backup_file import Backup, decode_backup, encode_backup
@@ -77,8 +78,7 @@ class MetadataCopy:
         """Write the newest image, if it is not written."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
             if self._writing is not None:  # two writes at once would share a temporary file
                 await asyncio.wait([self._writing])
             await self._write()

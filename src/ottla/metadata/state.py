@@ -208,7 +208,7 @@ class MetadataFollower:
         """Read from a store that has the history of this broker, and is not replaced meanwhile."""
         while True:
             doubts = self._doubts
-            self._newest = version  # what another store told does not count
+            self._newest = version  # the version of another store does not count
             self._check_behind()
             entries = await self._read_same_history(version)
             self._dispelled = doubts

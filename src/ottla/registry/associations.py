@@ -245,7 +245,7 @@ def _is_of(association: Json, target: Target) -> bool:
 
 
 def _is_referenced(state: RegistryState, subject: str, wanted: Sequence[AssociationRequest]) -> bool:
-    """Tell whether a schema refers to a subject: one that is there, or one of the same request."""
+    """Return whether a schema refers to a subject: one that is there, or one of the same request."""
     versions = state.subjects.get(subject, ())
     return any(state.referrers(subject, version, deleted=True) for version in versions) or any(
         in_context(each.subject or "", reference.subject) == subject

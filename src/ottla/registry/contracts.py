@@ -175,7 +175,7 @@ def set_confluent_version(metadata: Json | None, version: int) -> Json:
 
 
 def has_rule_type(rule_set: Json | None, rule_type: str) -> bool:
-    """Tell whether a rule set has a rule of this type."""
+    """Return whether a rule set has a rule of this type."""
     return any(
         rule.get("type") == rule_type for kind in RULE_KINDS for rule in (rule_set or {}).get(kind, ())
     )

@@ -152,7 +152,7 @@ def _write_id(headers: Sequence[tuple[str, bytes | None]]) -> bytes | None:
 
 
 async def is_conditional(options: ClientOptions) -> bool:
-    """Tell whether the brokers append conditionally: Ottla's do."""
+    """Return whether the brokers append conditionally: Ottla's do."""
     async with Cluster(options=options) as cluster:
         connection = await cluster.any_broker()
         return ApiKey.CONDITIONAL_APPEND in connection.session.versions

@@ -105,7 +105,7 @@ class Examined:
 
     @property
     def has_to_check(self) -> bool:
-        """Tell whether anything may speak against the schema."""
+        """Return whether anything may speak against the schema."""
         return bool(self.previous or self.reserved or self.not_reserved)
 
 
@@ -254,7 +254,7 @@ def find(
 
 
 def _is_same(definition: Definition, stored: StoredSchema) -> bool:
-    """Tell whether a version holds a schema; `confluent:version`, if one of them has it, is its version."""
+    """Return whether a version holds a schema; `confluent:version`, if one of them has it, is its version."""
     known = stored.definition
     wanted, has = _version_in(definition), _version_in(known)
     if (wanted is None) != (has is None):

@@ -6,7 +6,7 @@ from the state at an offset, and appends only if the topic still ends there. Any
 same.
 
 If the outcome of an append is not known (no answer, a new leader), it is sent again, as it was: the offset
-that it names can only be taken once. Should the answer be that it is taken, what stands there tells who took
+that it names can only be taken once. If the answer is that it is taken, the record there shows who took
 it.
 """
 
@@ -47,7 +47,7 @@ class State(Protocol):
 StateT = TypeVar("StateT", bound=State)
 
 
-class Encodes(Protocol):
+class Encodable(Protocol):
     """A record to append."""
 
     def encode(self) -> tuple[bytes, bytes | None]:
@@ -199,7 +199,7 @@ class StateLog(Generic[StateT]):
 
     # Writing
 
-    async def append(self, records: Sequence[Encodes]) -> None:
+    async def append(self, records: Sequence[Encodable]) -> None:
         """Append what was decided from the state as it is, and replay it; call it with `writing` held.
 
         Raises Conflict if another process has written since: catch up and decide again. Raises 50002 if the

@@ -87,7 +87,7 @@ def mode_in_scope(state: RegistryState, subject: str | None) -> str:
 
 
 def has_defaults(config: Json) -> bool:
-    """Tell whether a config changes the metadata or rules of what is registered."""
+    """Return whether a config changes the metadata or rules of what is registered."""
     return any(
         config.get(name) is not None
         for name in ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")

@@ -7,8 +7,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 from ottla.client.client_options import ClientOptions
@@ -18,6 +17,7 @@ from ottla.http.limits import HttpLimits
 from ottla.http.origins import hosts_without_login
 from ottla.http.security import Acls, HttpSecurity, secure
 from ottla.http.server import HttpServer
+from ottla.http.service import HttpService
 from ottla.registry.elected_topic import ElectedTopic
 from ottla.registry.election import Election
 from ottla.registry.exporters.records import ExporterState
@@ -72,51 +72,41 @@ class RegistryOptions:
     """Where other registry processes reach this one; beside Apache Kafka only."""
 
 
-class RegistryServer:
+class RegistryServer(HttpService):
     """A registry over HTTP; use it as `async with RegistryServer(options)`."""
 
     def __init__(self, options: RegistryOptions) -> None:
         self.options = options
         self.registry: Registry
-        self._http: HttpServer
         self._opened_later: AsyncExitStack
         self._exporter_election: Election | None = None
-        self._parts = AsyncExitStack()
+        super().__init__(HttpServer(options.host, options.port, options.limits, options.tls))
 
-    @property
-    def url(self) -> str:
-        """Where clients find it."""
-        return self._http.url
-
-    async def start(self) -> None:
+    async def _start(self) -> None:
         """Connect, read all schemas, and listen."""
         options = self.options
-        try:
-            topic = await self._parts.enter_async_context(await self._topic())
-            schema_log = await self._parts.enter_async_context(
-                SchemaLog(topic, timeout_s=options.store_timeout_s)
-            )
-            workers = await self._parts.enter_async_context(Workers(options.workers, options.job_timeout_s))
-            self.registry = Registry(schema_log, workers)
-            await self.registry.settle()
-            keys = StateStore(lambda: self._open(topic, options.keys_topic, KeyState, read_key))
-            exporters = StateStore(
-                lambda: self._open(topic, options.exporters_topic, ExporterState, read_exporter)
-            )
-            app = make_app(self.registry, lambda: topic.cluster.cluster_id, options.limits, keys, exporters)
-            await self._secure(app)
-            if isinstance(topic, ElectedTopic):
-                app.around = Forwarder(topic.election, options.peer_tls)
-            self._opened_later = await self._parts.enter_async_context(AsyncExitStack())
-            await self._http.serve(app)
-            runner = ExporterRunner(
-                self.registry, exporters, lambda: self._stand(topic), lambda: topic.cluster.cluster_id
-            )
-            await self._parts.enter_async_context(runner)
-            self._parts.push_async_callback(self._http.stop)  # before what its requests need
-        except BaseException:
-            await self._parts.aclose()
-            raise
+        topic = await self._parts.enter_async_context(await self._topic())
+        schema_log = await self._parts.enter_async_context(
+            SchemaLog(topic, timeout_s=options.store_timeout_s)
+        )
+        workers = await self._parts.enter_async_context(Workers(options.workers, options.job_timeout_s))
+        self.registry = Registry(schema_log, workers)
+        await self.registry.settle()
+        keys = StateStore(lambda: self._open(topic, options.keys_topic, KeyState, read_key))
+        exporters = StateStore(
+            lambda: self._open(topic, options.exporters_topic, ExporterState, read_exporter)
+        )
+        app = make_app(self.registry, lambda: topic.cluster.cluster_id, options.limits, keys, exporters)
+        await self._secure(app)
+        if isinstance(topic, ElectedTopic):
+            app.around = Forwarder(topic.election, options.peer_tls)
+        self._opened_later = await self._parts.enter_async_context(AsyncExitStack())
+        await self._http.serve(app)
+        runner = ExporterRunner(
+            self.registry, exporters, lambda: self._stand(topic), lambda: topic.cluster.cluster_id
+        )
+        await self._parts.enter_async_context(runner)
+        self._parts.push_async_callback(self._http.stop)  # before what its requests need
 
     async def _secure(self, app: HttpApp) -> None:
         """Let users prove who they are, and the brokers' ACLs decide what they may do."""
@@ -171,25 +161,9 @@ class RegistryServer:
         return self._exporter_election
 
     async def _topic(self) -> KafkaTopic:
-        """Bind the address, and return the topic in the way in which these brokers take changes."""
+        """Return the topic in the way in which these brokers take changes."""
         options = self.options
-        self._http = HttpServer(options.host, options.port, options.limits, options.tls)
-        self._parts.push_async_callback(self._http.stop)
-        self._http.bind()
         if not options.elected and await is_conditional(options.client):
             return KafkaTopic(options.client, options.topic)
         log.info("these brokers cannot append conditionally: one registry process is elected to write")
         return ElectedTopic(options.client, options.topic, options.advertised_url or self._http.url)
-
-    async def stop(self) -> None:
-        """Finish the requests in flight, and close everything."""
-        await self._parts.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()

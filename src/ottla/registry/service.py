@@ -87,7 +87,7 @@ class Registry:
         return await self.fresh() if self.log.reads_before_writes else self.state
 
     async def _is_current(self, state: RegistryState) -> bool:
-        """Tell whether a state, from which nothing is written, was the newest."""
+        """Return whether a state, from which nothing is written, was the newest."""
         position = state.position
         return await self.fresh() is state and state.position == position
 
@@ -289,7 +289,7 @@ class Registry:
         if names and request.schema_type not in (None, AVRO):
             await self._canonical(
                 registration.prepare_lookup(state, subject, request, normalize=normalize)
-            )  # tells what is wrong with it, as Confluent's registry does
+            )  # says what is wrong with it, as Confluent's registry does
         if not state.has_subjects(subject, deleted=deleted):
             raise errors.subject_not_found(subject)
         raise errors.schema_not_found()

@@ -191,7 +191,7 @@ class RegistryState:
         return schema if schema is not None and (deleted or not schema.deleted) else None
 
     def has_subjects(self, subject: str | None, *, deleted: bool = False) -> bool:
-        """Tell whether the subject, or any in its context, has versions."""
+        """Return whether the subject, or any in its context, has versions."""
         if subject is not None and subject in self.subjects:
             return bool(self.versions(subject, deleted=deleted))
         return any(self.covered_subjects(subject, deleted=deleted))
@@ -254,7 +254,7 @@ class RegistryState:
         return sorted((context, each) for context, each in found if each is not None)
 
     def is_associated(self, subject: str, lifecycle: str | None = None) -> bool:
-        """Tell whether a topic uses a subject; with `lifecycle`, in this way."""
+        """Return whether a topic uses a subject; with `lifecycle`, in this way."""
         return any(
             named == subject and lifecycle in (None, each.get("lifecycle"))
             for (_, named), each in self.associations.items()

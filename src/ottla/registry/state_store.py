@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, Protocol
 
 from ottla.registry import errors
-from ottla.registry.schema_log import Encodes, StateLog, StateT
+from ottla.registry.schema_log import Encodable, StateLog, StateT
 from ottla.registry.topic import Conflict
 
 MAX_ATTEMPTS = 100
@@ -21,7 +21,7 @@ class Decided(Protocol):
         """The answer."""
 
     @property
-    def records(self) -> Sequence[Encodes]:
+    def records(self) -> Sequence[Encodable]:
         """The records."""
 
 

@@ -99,7 +99,7 @@ def in_context(parent: str, subject: str) -> str:
 
 
 def is_valid(text: str, *, for_config: bool = False) -> bool:
-    """Tell whether schemas (or, with `for_config`, a config or mode) may be kept under a subject."""
+    """Return whether schemas (or, with `for_config`, a config or mode) may be kept under a subject."""
     if any(unicodedata.category(each) == "Cc" for each in text):
         return False
     subject = parse_subject(text)
@@ -109,7 +109,7 @@ def is_valid(text: str, *, for_config: bool = False) -> bool:
 
 
 def covers(subject: str | None, other: str) -> bool:
-    """Tell whether `other` is the subject, or in the context that it stands for; None stands for all."""
+    """Return whether `other` is the subject, or in the context that it stands for; None stands for all."""
     if subject is None or subject == other:
         return True
     found = parse_subject(subject)

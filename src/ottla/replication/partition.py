@@ -150,7 +150,7 @@ class Partition:
         raise UnknownLeaderEpoch(f"{epoch} > {self.leader_epoch}")
 
     def append(self, batch: memoryview, header: BatchHeader, is_validated: bool = False) -> AppendResult:
-        """Append one validated batch; `when_committed` tells when it is committed."""
+        """Append one validated batch; `when_committed` is called when it is committed."""
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere")
         log = self.log
@@ -165,7 +165,7 @@ class Partition:
         return appended
 
     def append_marker(self, marker: Marker) -> AppendResult:
-        """Append a transaction marker; `when_committed` tells when it is committed."""
+        """Append a transaction marker; `when_committed` is called when it is committed."""
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere")
         log = self.log

@@ -12,7 +12,7 @@
 
 A user that does not exist gets a salt all the same, always the same one, and fails at the proof: a stranger
 cannot find out who exists. Libraries make salts of different kinds, so the salt is of a kind that some user
-has (`ScramLook`); and it is made for users that exist, too, so that both take the same time. User names and
+has (`ScramParameters`); it is made for users that exist, too: both take the same time. User names and
 passwords are used as they are, in UTF-8, as Kafka does.
 
 librdkafka before 2.6.1 (Debian's kcat) puts its own nonce a second time before the nonce of its client-final
@@ -41,7 +41,7 @@ MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 SALT_BYTES = 24
 MAX_MESSAGE_BYTES = 8192
 MAX_NONCE_CHARS = 512
-MAX_LOOKS = 16
+MAX_PARAMETERS = 16
 _JAVA_SALT_BITS = 130
 _JAVA_SALT = re.compile(rb"[0-9a-z]{24,26}")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -66,7 +66,7 @@ class ScramCredential:
     iterations: int = MIN_ITERATIONS
 
 
-class ScramLook(NamedTuple):
+class ScramParameters(NamedTuple):
     """What a stranger sees of a credential, without the random part of its salt."""
 
     iterations: int = MIN_ITERATIONS
@@ -75,7 +75,7 @@ class ScramLook(NamedTuple):
     """Whether the salt is the text of a number in base 36, as Kafka's own tools make it."""
 
 
-USUAL_LOOK = ScramLook()
+USUAL_PARAMETERS = ScramParameters()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,31 +113,31 @@ def make_credential(mechanism: str, password: str, salt: bytes, iterations: int)
     return credential_of(mechanism, salt_password(mechanism, password, salt, iterations), salt, iterations)
 
 
-def looks_of(credentials: Iterable[ScramCredential]) -> tuple[ScramLook, ...]:
-    """Return how credentials look, the most frequent first; there is always one."""
-    looks = Counter(
-        ScramLook(each.iterations, 0, is_javas=True)
+def parameters_of(credentials: Iterable[ScramCredential]) -> tuple[ScramParameters, ...]:
+    """Return the parameters of credentials, the most frequent first; there is always one."""
+    parameters = Counter(
+        ScramParameters(each.iterations, 0, is_javas=True)
         if _JAVA_SALT.fullmatch(each.salt)
-        else ScramLook(each.iterations, len(each.salt))
+        else ScramParameters(each.iterations, len(each.salt))
         for each in credentials
     )
-    return tuple(look for look, _ in looks.most_common(MAX_LOOKS)) or (USUAL_LOOK,)
+    return tuple(each for each, _ in parameters.most_common(MAX_PARAMETERS)) or (USUAL_PARAMETERS,)
 
 
 def fake_credential(
-    mechanism: str, user: str, secret: bytes, looks: Sequence[ScramLook] = (USUAL_LOOK,)
+    mechanism: str, user: str, secret: bytes, parameters: Sequence[ScramParameters] = (USUAL_PARAMETERS,)
 ) -> ScramCredential:
     """Return a credential for a user that does not exist, always the same one; no password fits it.
 
-    It looks like one of `looks`: which one changes for some names only when another look is added.
+    It has one of `parameters`: which one changes for some names only when another is added.
     """
 
     def derived(purpose: str) -> bytes:
         return hmac.digest(secret, f"{purpose}{mechanism}\0{user}".encode(), "sha512")
 
-    iterations, salt_bytes, is_javas = looks[0]
-    if len(looks) > 1:
-        iterations, salt_bytes, is_javas = max(looks, key=lambda each: derived(repr(tuple(each))))
+    iterations, salt_bytes, is_javas = parameters[0]
+    if len(parameters) > 1:
+        iterations, salt_bytes, is_javas = max(parameters, key=lambda each: derived(repr(tuple(each))))
     salt = derived("salt")
     if is_javas:
         salt = _base36(int.from_bytes(salt) >> 8 * len(salt) - _JAVA_SALT_BITS).encode()

@@ -13,7 +13,7 @@ Reading order:
     runtime/            a SparkSession that starts fast and has short batches
     checkpoint_lock, checkpoint_files   one run of a query per checkpoint; what is in a checkpoint
     query_progress, progress_listener, driver_endpoint    lag and rates of queries; /metrics of a driver
-    batch_plans         a replayed batch is told from another one with its number
+    batch_plans         separates a replayed batch from another one with its number
     pipelines/          declarative pipelines and their runner
     worker              settings of Python workers, and the context of a task
 

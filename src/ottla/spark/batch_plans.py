@@ -1,4 +1,4 @@
-"""What a batch was planned to read, so that a replay of a batch is told from another one with its number.
+"""What a batch was planned to read: separates a replay of a batch from another one with its number.
 
 Problem: a sink that finds a batch decided writes nothing, because Spark replays it after a crash. If the
 checkpoint is put back by one batch (a backup, files lost in a power failure), Spark plans other records under

@@ -322,7 +322,7 @@ OPTIONS: tuple[SparkOption[Any], ...] = (
         "sinkName",
         (SINK,),
         "main; the topic in foreachBatch",
-        "Tells the sinks of one query apart; must stay the same over restarts.",
+        "Name of this sink, if a query has several; must stay the same over restarts.",
     ),
     INCLUDE_TIMESTAMP,
 )

@@ -34,11 +34,12 @@ from ottla.testing.history import (
     Committing,
     Failed,
     History,
-    Left,
     Polled,
     Read,
+    ReaderEvent,
+    ReaderPositioned,
+    ReaderStopped,
     Sent,
-    Sought,
 )
 
 Logs = Mapping[TopicPartition, Sequence[Read]]
@@ -81,11 +82,13 @@ def check(
     return _at_most(found)
 
 
-def check_compacted(history: History, logs: Logs, replicas: Mapping[str, Logs]) -> list[Violation]:
+def check_compacted(
+    history: History, logs: Logs, replicas: Mapping[str, Logs], starts: Mapping[TopicPartition, int]
+) -> list[Violation]:
     """Return all violations of compacted topics: `logs` is what a reader gets in the end.
 
     Values begin with their key, and `=` or, if they delete it, `-`. Of each key the newest record that anyone
-    knows of is there, in each replica, or nothing if it is a tombstone.
+    knows of is there, in each replica, or nothing if it is a tombstone, or below `starts`: it may be deleted.
     """
     facts = _Facts(history)
     found = [
@@ -93,7 +96,7 @@ def check_compacted(history: History, logs: Logs, replicas: Mapping[str, Logs]) 
         *_check_values(facts, logs),
         *_check_order(facts, logs),
         *(each for each in _check_polls(facts, logs) if each.name != "poll-skip"),
-        *_check_keys(facts, logs, {"the reader": logs, **replicas}),
+        *_check_keys(facts, logs, {"the reader": logs, **replicas}, starts),
     ]
     return _at_most(found)
 
@@ -116,7 +119,9 @@ def _newest(records: Iterable[Read]) -> dict[bytes, Read]:
     return newest
 
 
-def _check_keys(facts: _Facts, logs: Logs, replicas: Mapping[str, Logs]) -> Iterator[Violation]:
+def _check_keys(
+    facts: _Facts, logs: Logs, replicas: Mapping[str, Logs], starts: Mapping[TopicPartition, int]
+) -> Iterator[Violation]:
     """Check that each key has its newest value everywhere."""
     known: dict[TopicPartition, list[Read]] = defaultdict(list)
     placed = set()
@@ -141,6 +146,8 @@ def _check_keys(facts: _Facts, logs: Logs, replicas: Mapping[str, Logs]) -> Iter
                 continue
             there = _newest(those[place])
             for key, newest in due.items():
+                if newest[0] < starts.get(place, 0):
+                    continue
                 found = there.get(key)
                 may_be_deleted = is_tombstone(newest[1]) or (place, key) in unplaced
                 is_deleted = found is None or is_tombstone(found[1])
@@ -166,7 +173,7 @@ class _Facts:
         self.sends: dict[int, Sent] = {}
         self.acks: list[Acked] = []
         self.failed_for_certain: set[int] = set()
-        self.reads: list[Polled | Sought | Left] = []
+        self.reads: list[ReaderEvent] = []
         self.commits: dict[int, Committing] = {}
         self.confirmed: list[int] = []
         self.known_before: dict[int, int] = {}
@@ -192,7 +199,7 @@ class _Facts:
                     self.reads.append(event)
                     if event.records:
                         known[event.place] = max(known[event.place], event.records[-1][0])
-                case Sought() | Left():
+                case ReaderPositioned() | ReaderStopped():
                     self.reads.append(event)
                 case Committing():
                     self.commits[event.number] = event
@@ -282,10 +289,10 @@ def _check_polls(facts: _Facts, logs: Logs) -> Iterator[Violation]:
     watermarks: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
     for event in facts.reads:
         reads = (event.reader, event.place)
-        if isinstance(event, Left):
+        if isinstance(event, ReaderStopped):
             positions.pop(reads, None)
             continue
-        if isinstance(event, Sought):
+        if isinstance(event, ReaderPositioned):
             positions[reads] = event.position
             continue
         yield from _check_poll(event, positions.get(reads, event.position))

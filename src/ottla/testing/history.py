@@ -51,7 +51,7 @@ class Failed(NamedTuple):
     is_certain: bool
 
 
-class Sought(NamedTuple):
+class ReaderPositioned(NamedTuple):
     """A reader starts, or continues from another position."""
 
     at_s: float
@@ -72,7 +72,7 @@ class Polled(NamedTuple):
     leader_epoch: int
 
 
-class Left(NamedTuple):
+class ReaderStopped(NamedTuple):
     """A reader reads no more; it need not have seen everything."""
 
     at_s: float
@@ -113,7 +113,8 @@ def value_of(record: Record) -> bytes:
     return record.headers[0][1] or b"" if record.headers else record.value or b""
 
 
-Event = Sent | Acked | Failed | Sought | Polled | Left | Committing | Committed | CommitRead
+ReaderEvent = ReaderPositioned | Polled | ReaderStopped
+Event = Sent | Acked | Failed | ReaderEvent | Committing | Committed | CommitRead
 
 
 class History:
@@ -149,7 +150,7 @@ class History:
 
     def sought(self, reader: str, place: TopicPartition, position: int) -> None:
         """Record the position that a reader continues from."""
-        self.events.append(Sought(self._now(), reader, place, position))
+        self.events.append(ReaderPositioned(self._now(), reader, place, position))
 
     def polled(
         self,
@@ -167,7 +168,7 @@ class History:
 
     def left(self, reader: str, place: TopicPartition) -> None:
         """Note that a reader stopped."""
-        self.events.append(Left(self._now(), reader, place))
+        self.events.append(ReaderStopped(self._now(), reader, place))
 
     def committing(self, group: str, generation: int, place: TopicPartition, offset: int) -> int:
         """Note that an offset is about to be committed; return the commit's number."""

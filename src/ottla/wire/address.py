@@ -11,6 +11,9 @@ DEFAULT_PORT = 9092
 
 def parse_address(text: str) -> Address:
     """Return the address that `text` names; raise ValueError with the reason if it is none."""
+    scheme, separator, _ = text.partition("://")
+    if separator:
+        raise ValueError(f"{text!r} is not HOST:PORT: leave out {scheme}://")
     host, port_text = _split(text.strip())
     if not host or any(each.isspace() or each in "/@" for each in host):
         raise ValueError(f"{text!r} is not HOST:PORT")
@@ -35,7 +38,7 @@ def _split(text: str) -> tuple[str, str | None]:
         if not bracket or (rest and not rest.startswith(":")):
             raise ValueError(f"{text!r} is not [HOST]:PORT")
         return host, rest[1:] if rest else None
-    if text.count(":") > 1 and "//" not in text:
+    if text.count(":") > 1:
         raise ValueError(f"{text!r} is ambiguous: write an IPv6 address as [::1]:9092")
     host, colon, port = text.partition(":")
     return host, port if colon else None

@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from ottla.common.backoff import doubled
 from ottla.common.ids import random_fraction
 from ottla.wire.errors import TimedOut
-
-MAX_DOUBLINGS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class Backoff:
 
     def pause_ms(self, failures: int) -> float:
         """Return the pause after this many failures (1, 2, ...)."""
-        pause = min(self.first_ms << min(max(failures - 1, 0), MAX_DOUBLINGS), self.max_ms)
+        pause = doubled(self.first_ms, failures, self.max_ms)
         return pause * (1 - self.jitter + 2 * self.jitter * random_fraction()) if self.jitter else pause
 
 

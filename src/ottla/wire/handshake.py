@@ -97,6 +97,10 @@ async def _authenticate(
     if offered.error_code == ErrorCode.unsupported_sasl_mechanism:
         known = ", ".join(offered.mechanisms) or "none"
         raise AuthenticationFailed(address, f"it does not know {exchange.mechanism}, only {known}")
+    if offered.error_code == ErrorCode.illegal_sasl_state:
+        raise AuthenticationFailed(
+            address, "this listener takes no SASL login; use security.protocol PLAINTEXT or SSL there"
+        )
     raise_for(offered.error_code, f"{address} rejected {exchange.mechanism}")
     version = min(2, versions.get(ApiKey.SASL_AUTHENTICATE, (0, 0))[1])
     message: bytes | None = exchange.first()

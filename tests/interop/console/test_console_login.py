@@ -163,7 +163,7 @@ def test_an_acl_is_explained_created_and_lets_alice_in(
     chief.check()
 
 
-def test_whoever_may_describe_the_cluster_and_create_is_an_operator(
+def test_a_user_that_may_describe_the_cluster_and_create_is_an_operator(
     guarded: RunningConsole, new_browser: NewBrowser
 ) -> None:
     browser = new_browser(guarded.url)
@@ -198,6 +198,7 @@ def test_users_quotas_and_tokens_are_made_by_clicking(
     shows(page, "1.0 MiB/s")
     assert browser.violations() == []
     page.get_by_role("button", name="Remove").click()
+    page.get_by_role("button", name="Continue").click()
     shows(page, "There are no quotas.")
     browser.open("/tokens")
     page.get_by_role("button", name="Create a token").click()
@@ -209,6 +210,7 @@ def test_users_quotas_and_tokens_are_made_by_clicking(
     page.get_by_role("button", name="Renew").click()
     shows(page, "The token is renewed.")
     page.get_by_role("button", name="Expire").click()
+    page.get_by_role("button", name="Continue").click()
     shows(page, "There are no delegation tokens.")
     browser.open("/certificates")
     shows(page, "Example")

@@ -77,6 +77,10 @@ def test_keys_and_values_are_read_on_a_phone(console: RunningConsole, new_browse
         box = row.get_by_text(text, exact=True).bounding_box()
         assert box is not None
         assert box["x"] + box["width"] <= PHONE
+    browser.open("/topics/orders/messages")
+    expect(page.get_by_label("Header")).to_be_hidden()
+    page.get_by_role("button", name="All filters").click()
+    expect(page.get_by_label("Header")).to_be_visible()
     browser.check()
 
 

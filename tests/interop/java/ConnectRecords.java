@@ -42,7 +42,8 @@ public class ConnectRecords {
 
     private static JsonNode answer(JsonNode asked) throws Exception {
         boolean schemas = asked.get("schemas").asBoolean();
-        JsonConverter reader = json(schemas);
+        boolean nulls = asked.get("nulls").asBoolean();
+        JsonConverter reader = json(schemas, nulls);
         String topic = asked.get("topic").asText();
         SchemaAndValue key = reader.toConnectData(topic, bytes(asked.get("key")));
         SchemaAndValue value = reader.toConnectData(topic, bytes(asked.get("value")));
@@ -69,7 +70,7 @@ public class ConnectRecords {
         ObjectNode found = MAPPER.createObjectNode();
         found.put("topic", record.topic());
         found.put("timestamp", record.timestamp());
-        JsonConverter writer = json(true);
+        JsonConverter writer = json(true, nulls);
         found.put("key", text(writer.fromConnectData(topic, record.keySchema(), record.key())));
         found.put("value", text(writer.fromConnectData(topic, record.valueSchema(), record.value())));
         ArrayNode shown = found.putArray("headers");
@@ -78,7 +79,7 @@ public class ConnectRecords {
         }
         JsonNode as = asked.get("as");
         if (as != null) {
-            Converter converter = as.asText().equals("StringConverter") ? new StringConverter() : json(false);
+            Converter converter = as.asText().equals("StringConverter") ? new StringConverter() : json(false, nulls);
             if (as.asText().equals("numeric")) {
                 converter.configure(Map.of("schemas.enable", "false", "decimal.format", "NUMERIC"), false);
             } else if (as.asText().equals("StringConverter")) {
@@ -93,9 +94,10 @@ public class ConnectRecords {
         return found;
     }
 
-    private static JsonConverter json(boolean schemas) {
+    private static JsonConverter json(boolean schemas, boolean nulls) {
         JsonConverter found = new JsonConverter();
-        found.configure(Map.of("schemas.enable", String.valueOf(schemas)), false);
+        found.configure(Map.of("schemas.enable", String.valueOf(schemas), "replace.null.with.default", String.valueOf(!nulls)),
+                false);
         return found;
     }
 

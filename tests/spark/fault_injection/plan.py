@@ -35,8 +35,8 @@ class Fault:
 SHARES: Mapping[Kind, int] = {Kind.DRIVER: 3, Kind.WORKER: 4, Kind.BROKER: 3, Kind.TERMINATE: 1}
 ON_CLUSTER: Mapping[Kind, int] = {**SHARES, Kind.EXECUTOR: 4}
 """With executors of their own."""
-LONGEST_DELAY_S = 3.0
-LONGEST_AWAY_S = 2.0
+MAX_DELAY_S = 3.0
+MAX_AWAY_S = 2.0
 
 
 def draw(seed: int, kills: int, shares: Mapping[Kind, int] = SHARES) -> list[Fault]:
@@ -46,7 +46,7 @@ def draw(seed: int, kills: int, shares: Mapping[Kind, int] = SHARES) -> list[Fau
     kinds += chance.choices(list(shares), list(shares.values()), k=kills - len(kinds))
     chance.shuffle(kinds)
     return [
-        Fault(kind, chance.uniform(0, LONGEST_DELAY_S), chance.uniform(0, LONGEST_AWAY_S), chance.random())
+        Fault(kind, chance.uniform(0, MAX_DELAY_S), chance.uniform(0, MAX_AWAY_S), chance.random())
         for kind in kinds
     ]
 

@@ -36,7 +36,7 @@ async def test_without_a_controller_clients_must_try_again() -> None:
     assert await ids.next() == 7
 
 
-async def test_whoever_stops_waiting_does_not_stop_the_others() -> None:
+async def test_a_cancelled_wait_does_not_stop_the_others() -> None:
     run_held = asyncio.Event()
     asked = []
 

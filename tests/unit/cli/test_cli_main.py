@@ -137,7 +137,7 @@ def test_a_mistyped_option_says_where_to_read(ottla):
     assert wrong.err.endswith("  see:  ottla consume --help  (OTTLA-E501)\n")
 
 
-def test_output_nobody_reads_ends_quietly_as_sigpipe_would(tmp_path):
+def test_a_closed_output_ends_quietly_as_sigpipe_would(tmp_path):
     script = (
         "import sys; from ottla.cli.main import run\n"
         "from ottla.cli.topic import command\n"

@@ -119,7 +119,7 @@ def test_a_name_alone_is_no_message():
     assert error_response(error_for(15, "no coordinator yet")).message == "no coordinator yet"
 
 
-def test_no_colours_where_nobody_wants_them(ottla, monkeypatch):
+def test_no_colours_if_they_are_switched_off(ottla, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in ottla("topics").err
 

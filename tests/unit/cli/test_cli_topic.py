@@ -176,7 +176,7 @@ def test_delete_refuses_internal_topics(ottla, peer, name):
     assert set(peer.topics) == {"orders", name}
 
 
-def test_delete_deletes_without_asking_when_nobody_is_there_to_answer(ottla, peer):
+def test_delete_does_not_ask_without_a_terminal(ottla, peer):
     peer.add_topic("orders")
     done = ottla("topic", "delete", "orders", "--format", "json")
     assert json.loads(done.out) == [{"name": "orders", "deleted": True}]

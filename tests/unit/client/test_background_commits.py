@@ -206,7 +206,7 @@ async def test_a_record_of_the_next_that_expires_fails_only_the_next(producer, p
     assert stored(peer) == [b"first"]
 
 
-async def test_whoever_gives_up_waiting_does_not_stop_the_commit(producer, calls):
+async def test_a_cancelled_wait_does_not_stop_the_commit(producer, calls):
     commit = await committed_ahead(producer, calls)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(commit, 0.01)

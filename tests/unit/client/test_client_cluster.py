@@ -18,7 +18,7 @@ async def test_the_first_address_that_answers_is_enough(peer):
         assert cluster.brokers[1].address == peer.address
 
 
-async def test_when_nobody_answers_every_address_is_named(network):
+async def test_if_no_broker_answers_every_address_is_named(network):
     with pytest.raises(BrokerUnreachable, match="no broker at a:1, b:2: connection refused"):
         async with Cluster([Address("a", 1), Address("b", 2)]):
             pass

@@ -108,7 +108,7 @@ async def test_offsets_are_set_from_outside(groups, peer):
     }
 
 
-async def test_nobody_sets_offsets_of_a_group_with_members(groups, peer):
+async def test_offsets_of_a_group_with_members_cannot_be_set(groups, peer):
     peer.groups["app"] = FakeGroup(members=[FakeMember("m-1", [ZERO])])
     with pytest.raises(UnknownMemberId, match="orders-0"):
         await groups.commit("app", {ZERO: 5})

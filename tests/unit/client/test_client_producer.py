@@ -146,7 +146,7 @@ async def test_records_without_a_key_move_on_when_a_batch_is_full(produce, peer)
     assert sum(a != b for a, b in pairwise(runs)) <= 30  # they stick in between
 
 
-async def test_without_acks_nobody_waits_and_no_offset_is_known(produce, peer):
+async def test_without_acks_there_is_no_wait_and_no_offset_is_known(produce, peer):
     peer.add_topic("orders")
     async with produce(acks=0) as producer:
         assert (await (await producer.send("orders", b"x"))).offset == -1

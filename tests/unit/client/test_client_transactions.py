@@ -78,7 +78,7 @@ async def test_what_is_no_group_is_refused_in_words_and_the_transaction_continue
     assert calls.made[-1] == ("end", "commit")
 
 
-async def test_a_transaction_that_nobody_has_used_needs_no_end(producer, calls):
+async def test_an_unused_transaction_needs_no_end(producer, calls):
     async with producer.transaction():
         pass
     await producer.begin_transaction()
@@ -225,7 +225,7 @@ async def test_a_partition_that_cannot_be_added_fails_the_transaction_and_nothin
 
 
 @pytest.mark.parametrize("generation", ["classic"], indirect=True)
-async def test_if_nobody_knows_whether_it_was_added_an_abort_of_nothing_is_fine(producer, calls, peer):
+async def test_if_it_is_unknown_whether_it_was_added_an_abort_of_nothing_is_fine(producer, calls, peer):
     calls.errors["add"].append(ConnectionLost(peer.address, "gone"))
     calls.errors["end"].append(InvalidTxnState("there is none"))
     await producer.begin_transaction()

@@ -50,7 +50,7 @@ def test_static_members_come_first_in_the_order_of_their_names():
     assert assign("range", {"a": 3}, group) == {"mm": ["a0"], "aa": ["a1"], "zz": ["a2"]}
 
 
-def test_topics_that_do_not_exist_are_nobodys():
+def test_topics_that_do_not_exist_are_not_assigned():
     for name in ASSIGNORS:
         assert assign(name, {}, members("x")) == {"x": []}
 

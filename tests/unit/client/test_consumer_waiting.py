@@ -74,7 +74,7 @@ def test_nothing_is_returned_when_the_time_is_over() -> None:
     assert take_here(core(), list, 0.001) == ([], 0.0)
 
 
-def test_whoever_does_not_want_to_wait_leaves_the_loop_its_turn() -> None:
+def test_a_call_without_a_wait_yields_to_the_event_loop() -> None:
     assert take_here(core(), list, 0) == (None, 0)
 
 

@@ -16,7 +16,7 @@ async def test_who_waits_is_woken_and_the_news_are_taken():
     assert not await news.wait(loop.time() + 0.005)
 
 
-async def test_news_that_nobody_waited_for_are_there_for_the_next():
+async def test_a_wakeup_without_a_waiter_is_kept_for_the_next():
     news = WakeupEvent(asyncio.get_running_loop())
     news.set()
     assert await news.wait(0.0)
@@ -46,7 +46,7 @@ async def test_each_waits_until_its_own_deadline_though_there_is_one_alarm():
     news.close()
 
 
-async def test_an_alarm_that_was_set_for_a_call_that_has_returned_sends_nobody_away_too_early():
+async def test_the_deadline_of_a_call_that_has_returned_does_not_end_the_next_one():
     loop = asyncio.get_running_loop()
     news = WakeupEvent(loop)
     loop.call_soon(news.set)

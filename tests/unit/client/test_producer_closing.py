@@ -12,7 +12,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import InvalidRecord
 
 
-async def test_a_failure_that_nobody_has_looked_at_is_raised_by_flush_once(produce, peer):
+async def test_a_failure_that_was_not_read_is_raised_by_flush_once(produce, peer):
     peer.add_topic("orders")
     async with produce() as producer:
         peer.fail(ApiKey.PRODUCE, ErrorCode.invalid_record)
@@ -22,7 +22,7 @@ async def test_a_failure_that_nobody_has_looked_at_is_raised_by_flush_once(produ
         await producer.flush()
 
 
-async def test_leaving_raises_what_nobody_has_asked_for(produce, peer):
+async def test_leaving_raises_errors_that_were_not_read(produce, peer):
     peer.add_topic("orders")
     peer.fail(ApiKey.PRODUCE, ErrorCode.invalid_record)
     with pytest.raises(InvalidRecord):

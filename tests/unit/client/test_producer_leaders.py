@@ -33,7 +33,7 @@ async def test_a_deleted_topic_fails_its_records_when_their_time_is_up(produce, 
         assert isinstance(caught.value.__cause__, UnknownTopicOrPartition)
 
 
-async def test_a_topic_that_nobody_creates_is_named(produce):
+async def test_a_topic_that_is_not_created_is_named(produce):
     async with produce() as producer:
         with pytest.raises(UnknownTopicOrPartition, match="there is no topic 'orders', and the broker"):
             await producer.send("orders", b"x")

@@ -60,7 +60,7 @@ def test_audit_and_access_logs_are_complete(log: logging.Logger, level: int) -> 
         assert limit.filter(record("%s", f"change {number}", name=log.name, levelno=level))
 
 
-def test_failures_of_an_access_log_that_nobody_asked_for_are_limited() -> None:
+def test_failed_requests_in_the_access_log_are_limited() -> None:
     limit = RepeatedLines(lines=1, window_s=10)
     assert limit.filter(record("GET %s 503", "/", name=access_log.name, levelno=logging.INFO))
     assert not limit.filter(record("GET %s 503", "/", name=access_log.name, levelno=logging.INFO))

@@ -192,3 +192,15 @@ def test_the_plain_converters() -> None:
         {"a": 1},
         None,
     ]
+
+
+def test_nulls_of_fields_with_a_default_stay_if_that_is_wanted() -> None:
+    schema = s.struct({"a": Schema(s.STRING, optional=True, default="x"), "b": Schema(s.INT32, default=5)})
+    data = {True: {"a": "x", "b": 5}, False: {"a": None, "b": None}}
+    for replaces, expected in data.items():
+        converter = JsonConverter({"replace.null.with.default": str(replaces).lower()}, is_key=False)
+        written = converter.to_bytes("t", schema, {"a": None, "b": None})
+        assert written is not None
+        assert json.loads(written)["payload"] == expected
+        for _ in range(2):
+            assert converter.to_value("t", written) == (schema, expected)

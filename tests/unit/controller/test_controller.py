@@ -140,7 +140,7 @@ async def test_logs_without_their_metadata_are_not_served(tmp_path: Path) -> Non
     await right.controller.stop()
 
 
-async def test_whoever_asked_is_answered_when_the_subscribers_have_followed() -> None:
+async def test_a_change_is_answered_once_the_subscribers_have_followed() -> None:
     async with Bench() as bench:
         opened: list[str] = []
 

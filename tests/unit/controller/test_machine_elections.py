@@ -90,7 +90,7 @@ def test_everyone_gone_at_once_leaves_everyone_eligible() -> None:
     assert cluster.alter(2, 1).elr == ()
 
 
-def test_whoever_may_commit_alone_makes_all_others_ineligible() -> None:
+def test_a_replica_that_may_commit_alone_makes_all_others_ineligible() -> None:
     cluster = OnePartition(min_insync_replicas="1")
     cluster.kill(1, 2, 3)
     assert cluster.shape == (-1, (), (1, 2, 3))
@@ -98,7 +98,7 @@ def test_whoever_may_commit_alone_makes_all_others_ineligible() -> None:
     assert cluster.shape == (2, (2,), ())
 
 
-def test_a_broker_back_from_an_unclean_stop_is_in_sync_with_nobody() -> None:
+def test_a_broker_back_from_an_unclean_stop_is_in_no_isr() -> None:
     cluster = OnePartition()
     cluster.start(2, unclean=True)
     assert cluster.shape == (1, (1, 3), ())
@@ -162,7 +162,7 @@ def test_a_last_leader_whose_disk_failed_is_remembered_when_others_lead_that_the
     assert cluster.shape == (1, (1,), ())
 
 
-def test_a_replica_whose_disk_failed_is_nobody_special_to_one_that_may_commit_alone() -> None:
+def test_a_replica_whose_disk_failed_gets_no_exception_from_one_that_may_commit_alone() -> None:
     cluster = OnePartition((1, 2), min_insync_replicas="1")
     cluster.start(1, 2, unclean=True, seems_whole=True)
     assert (cluster.shape, cluster.partition.last_known_elr) == ((1, (1,), ()), ())
@@ -170,7 +170,7 @@ def test_a_replica_whose_disk_failed_is_nobody_special_to_one_that_may_commit_al
     assert cluster.shape == (1, (1,), ())
 
 
-def test_once_enough_are_in_sync_a_replica_whose_disk_failed_is_nobody_special() -> None:
+def test_once_enough_are_in_sync_a_replica_whose_disk_failed_gets_no_exception() -> None:
     cluster = alone_after_a_failed_disk()
     cluster.start(2, unclean=True, seems_whole=True)
     cluster.start(1)
@@ -226,7 +226,7 @@ def test_an_operator_may_elect_uncleanly() -> None:
     assert isinstance(elect(cluster, ElectionType.UNCLEAN), ElectionNotNeeded)
 
 
-def test_with_a_smaller_minimum_nobody_stays_eligible_who_may_miss_records() -> None:
+def test_with_a_smaller_minimum_no_replica_stays_eligible_that_may_miss_records() -> None:
     cluster = OnePartition(min_insync_replicas="2")
     cluster.kill(1)
     cluster.kill(2)

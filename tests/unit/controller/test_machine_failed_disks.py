@@ -159,7 +159,7 @@ def test_a_full_directory_does_not_touch_other_partitions_of_the_broker() -> Non
     assert cluster.image.brokers[1].can_lead
 
 
-def test_a_leader_in_a_full_directory_stays_while_nobody_else_can_lead() -> None:
+def test_a_leader_in_a_full_directory_stays_while_no_other_replica_can_lead() -> None:
     cluster = cluster_of(1, 2, min_insync=1)
     cluster.kill(2)
     cluster.report(1, full_replicas=ORDERS)

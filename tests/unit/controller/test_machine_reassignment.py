@@ -98,7 +98,7 @@ def test_a_move_is_replaced_by_another_one() -> None:
     assert cluster.partition.isr == (1, 2, 4)
 
 
-def test_a_move_that_would_leave_nobody_with_all_records_is_refused() -> None:
+def test_a_move_that_would_leave_no_replica_with_all_records_is_refused() -> None:
     cluster = six()
     move(cluster, 4, 5, 6)
     cluster.alter(1, 2, 3, 4)
@@ -187,7 +187,7 @@ def test_a_move_ends_when_the_one_that_was_added_is_elected_uncleanly(asked: boo
     assert (cluster.partition.replicas, cluster.partition.is_reassigning) == ((2,), False)
 
 
-def test_a_move_continues_when_another_than_whoever_was_added_is_elected_uncleanly() -> None:
+def test_a_move_continues_when_a_replica_that_was_not_added_is_elected_uncleanly() -> None:
     cluster = OnePartition((1, 2), brokers=range(1, 4))
     move(cluster, 2, 3)
     cluster.alter(1)

@@ -203,7 +203,7 @@ async def test_a_candidacy_follows_every_session(candidate: Candidate) -> None:
         candidate.server.expire_node(1)
 
 
-async def test_a_failure_that_nobody_expected_ends_neither_the_sessions_nor_the_candidacies(
+async def test_an_unexpected_failure_ends_neither_the_sessions_nor_the_candidacies(
     candidate: Candidate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

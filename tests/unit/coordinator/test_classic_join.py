@@ -141,7 +141,7 @@ def test_an_unknown_member_id_is_refused_by_a_group_and_without_one() -> None:
     assert isinstance(table.answers[table.send_join("stranger")], UnknownMemberId)
 
 
-def test_a_full_group_takes_nobody_else() -> None:
+def test_a_full_group_takes_no_new_members() -> None:
     table = Table(group_max_size=2)
     table.stable_group(2)
     assert isinstance(table.answers[table.send_join()], GroupMaxSizeReached)

@@ -213,6 +213,6 @@ def test_leaving_under_a_stolen_instance_id_is_fenced() -> None:
     assert isinstance(result, FencedInstanceId)
 
 
-def test_nobody_can_leave_a_group_that_does_not_exist() -> None:
+def test_leaving_a_group_that_does_not_exist_fails() -> None:
     with pytest.raises(UnknownMemberId):
         Table().ask(GroupMachine.leave, "g", (LeavingMember("anyone"),))

@@ -89,7 +89,7 @@ def test_a_sync_must_fit_the_group(changes: dict[str, object], error: type[Excep
     assert table.group().state.value == "CompletingRebalance"
 
 
-def test_an_empty_group_knows_nobody() -> None:
+def test_an_empty_group_has_no_members() -> None:
     table = Table()
     table.send_join()
     assert isinstance(table.answers[table.send_sync("anyone", 0)], UnknownMemberId)

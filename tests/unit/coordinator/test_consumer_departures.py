@@ -122,7 +122,7 @@ def test_an_instance_id_in_use_is_not_given_away(bench: Bench) -> None:
     bench.join("a2", "orders", instance_id="a")
 
 
-def test_whoever_lost_its_instance_id_is_fenced(bench: Bench) -> None:
+def test_a_member_that_lost_its_instance_id_is_fenced(bench: Bench) -> None:
     bench.join("a1", "orders", instance_id="a")
     bench.beat("a1", -2, instance_id="a")
     bench.join("a2", "orders", instance_id="a")

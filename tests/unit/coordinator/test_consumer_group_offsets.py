@@ -41,7 +41,7 @@ def test_offsets_are_committed_at_the_members_epoch_only(bench: Bench) -> None:
         bench.call(GroupMachine.commit, commit("a", 1, modern=False))
 
 
-def test_offsets_can_be_set_from_outside_while_nobody_is_in_the_group(bench: Bench) -> None:
+def test_offsets_can_be_set_from_outside_while_the_group_is_empty(bench: Bench) -> None:
     bench.join("a", "orders")
     bench.beat("a", -1)
     bench.call(GroupMachine.commit, commit("", -1))

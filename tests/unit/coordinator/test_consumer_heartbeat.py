@@ -51,7 +51,7 @@ def test_an_answer_tells_the_assignment_only_if_it_changed_or_all_was_asked(benc
     assert full.assignment == in_order(parts("orders", *ALL))
 
 
-def test_an_assignment_is_told_until_the_member_reports_to_have_it(bench: Bench) -> None:
+def test_an_assignment_is_resent_until_the_member_reports_it(bench: Bench) -> None:
     """librdkafka drops an answer that is late, and does not ask for all after that (decision 311)."""
     bench.join("a", "orders")
     bench.join("b", "orders")

@@ -82,7 +82,7 @@ def test_names_and_a_regular_expression_add_up(bench: Bench) -> None:
     assert beat.assignment == in_order(parts("orders", *ALL) | parts("payments", 0, 1, 2))
 
 
-def test_a_regular_expression_that_nobody_uses_any_more_is_forgotten(bench: Bench) -> None:
+def test_a_regular_expression_without_members_is_removed(bench: Bench) -> None:
     bench.join("a", subscribed_regex="o.*")
     bench.join("b", subscribed_regex="o.*")
     bench.beat("a", -1)

@@ -38,7 +38,7 @@ class Remembers:
         return Step(replies=(Reply(token, len(self.records)),))
 
 
-async def test_what_was_loaded_is_reported_to_nobody_before_it_is_committed() -> None:
+async def test_loaded_state_is_not_reported_before_it_is_committed() -> None:
     writer = MemoryWriter(["one", "two"])
     asked: list[int] = []
 

@@ -85,7 +85,7 @@ def test_while_members_join_again_they_still_commit_what_they_have_done() -> Non
     assert commit(table, member_id=member_id, generation_id=1) == Committed()
 
 
-def test_while_the_leader_assigns_nobody_owns_anything_to_commit() -> None:
+def test_while_the_leader_assigns_no_member_can_commit() -> None:
     table = Table()
     member_id, _ = table.new_member()
     table.wait(3000)

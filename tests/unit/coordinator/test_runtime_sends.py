@@ -98,7 +98,7 @@ async def test_a_commit_that_failed_sends_nothing_once_the_partition_is_led_else
     assert sent == []
 
 
-async def test_what_commits_late_is_sent_though_nobody_waits_for_the_reply_any_more() -> None:
+async def test_a_late_commit_is_sent_though_no_reply_is_awaited_any_more() -> None:
     runtime, writer, sent = await start(commit_timeout_ms=5)
     writer.holds_back = True
     with pytest.raises(CoordinatorNotAvailable):

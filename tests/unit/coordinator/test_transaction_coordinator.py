@@ -175,7 +175,7 @@ async def test_while_it_ends_only_partitions_without_a_marker_are_described(benc
     assert (await completed(bench)).partitions == frozenset()
 
 
-async def test_the_markers_of_a_deleted_topic_are_nobodys_business(bench: CoordinatorBench) -> None:
+async def test_the_markers_of_a_deleted_topic_are_not_written(bench: CoordinatorBench) -> None:
     producer = await begin(bench)
     await bench.delete_topics("orders")
     await end(bench, producer)

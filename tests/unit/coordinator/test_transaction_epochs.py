@@ -251,7 +251,7 @@ def test_an_abort_of_nothing_can_use_up_the_epochs_too(table: TransactionTable) 
     assert table.end(old, commit=False) == Producer(1002, 0)
 
 
-def test_nobody_can_use_the_epoch_that_is_for_fencing(table: TransactionTable) -> None:
+def test_the_epoch_for_fencing_cannot_be_used(table: TransactionTable) -> None:
     """A transaction in it could not be aborted for want of a higher epoch, and would never time out."""
     old = at_epoch(table, USABLE)
     table.add(old)

@@ -291,7 +291,7 @@ def test_a_transaction_is_described_or_not_known(table: TransactionTable) -> Non
         table.machine.describe(table.now_ms, 1, "another")
 
 
-def test_nobody_knows_other_timers_and_changes(table: TransactionTable) -> None:
+def test_unknown_timers_and_changes_are_refused(table: TransactionTable) -> None:
     with pytest.raises(ValueError, match="timer"):
         table.machine.on_timer(0, ("tea",))
     with pytest.raises(ValueError, match="change"):

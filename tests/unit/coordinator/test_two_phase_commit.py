@@ -82,7 +82,7 @@ def test_there_has_to_be_something_to_prepare(table: TransactionTable) -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("v", [4, 5])
-def test_whoever_takes_the_id_over_ends_the_transaction(
+def test_the_next_producer_of_the_id_ends_the_transaction(
     table: TransactionTable, commit: bool, v: int
 ) -> None:
     before = prepared(table)

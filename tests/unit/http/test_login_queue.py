@@ -69,7 +69,7 @@ async def test_the_addresses_of_one_ipv6_network_share_their_turns() -> None:
     assert logins.begun == ["wrong-0", "wrong-1", "alice"]
 
 
-async def test_ipv4_addresses_are_told_apart_also_when_they_come_over_ipv6() -> None:
+async def test_ipv4_addresses_stay_separate_when_they_come_over_ipv6() -> None:
     logins = Logins()
     await logins.want("first", "::ffff:10.0.0.1")
     for number in range(3):

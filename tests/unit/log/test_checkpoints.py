@@ -100,7 +100,7 @@ def test_an_atomic_write_is_all_there_after_a_power_failure_or_not_at_all(seed: 
     assert disk.read_file("/d/checkpoint") in (b"old", b"new and longer")
 
 
-def test_the_latest_capture_wins_whoever_writes_last() -> None:
+def test_the_latest_capture_wins_not_the_last_writer() -> None:
     disk = disk_with_root()
     file = CheckpointFile(disk, "/d/recovery-point-offset-checkpoint")
     earlier = file.capture({ORDERS: 100})

@@ -192,7 +192,7 @@ async def test_a_full_disk_ends_a_round_and_a_later_one_succeeds(house: House) -
     assert log.size_bytes < before
 
 
-async def test_a_log_that_is_deleted_under_compaction_disturbs_nobody(house: House) -> None:
+async def test_a_log_can_be_deleted_while_it_is_compacted(house: House) -> None:
     log = house.create("compacted", COMPACT)
     house.fill(log)
     await house.janitor.flush()

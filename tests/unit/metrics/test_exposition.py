@@ -49,7 +49,7 @@ def test_a_parser_of_the_text_format_reads_what_was_gathered():
     check(served(parse_text(body.decode())))
 
 
-def test_whoever_accepts_openmetrics_gets_it():
+def test_clients_that_accept_openmetrics_get_it():
     body, content_type = render(some_samples(), OPENMETRICS, zipped=False)
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
     assert body.endswith(b"# EOF\n")

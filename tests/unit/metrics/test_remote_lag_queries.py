@@ -49,7 +49,7 @@ def test_each_leader_is_asked_once_for_all_that_it_leads() -> None:
     }
 
 
-def test_nobody_is_asked_about_a_partition_without_a_leader() -> None:
+def test_no_broker_is_asked_about_a_partition_without_a_leader() -> None:
     assert list(requests(asked(3), lambda each: -1)) == []
 
 

@@ -129,7 +129,7 @@ async def test_a_frame_may_die_in_another_thread() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 7)), max_size=60))
-def test_nobody_waits_while_there_is_room(steps: list[tuple[int, int]]) -> None:
+def test_no_request_waits_while_there_is_room(steps: list[tuple[int, int]]) -> None:
     """Whatever is taken and given back: the line is empty or the budget used up, and nobody is lost."""
 
     async def run() -> None:

@@ -193,7 +193,7 @@ async def test_what_waits_for_its_turn_is_closed_with_the_listener(bench: TlsBen
 
 
 @pytest.mark.parametrize("first_bytes", [b"", b"\x16\x03", b"\x16\x03\x01\x02\x00\x01"])
-async def test_peers_without_a_whole_client_hello_keep_nobody_waiting(
+async def test_peers_without_a_whole_client_hello_do_not_delay_others(
     bench: TlsBench, first_bytes: bytes
 ) -> None:
     await bench.serve(handshakes=2, handshake_ms=10_000)

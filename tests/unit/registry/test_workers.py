@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.common.tasks import cancel_and_wait
 from ottla.registry.errors import RegistryError
 from ottla.registry.jobs import InvalidSchema, JobFailed, Parse
 from ottla.registry.registration import RegisterRequest, Source
@@ -91,7 +92,7 @@ async def test_a_job_that_waited_for_others_has_its_whole_deadline() -> None:
         assert await asyncio.gather(*map(workers.run, slow)) == [0, 1, 2, 3]
 
 
-async def test_who_waits_in_vain_is_told_to_try_again_not_that_the_schema_is_invalid() -> None:
+async def test_a_wait_in_vain_is_retriable_and_not_an_invalid_schema() -> None:
     hang: Any = Hang()
     async with Workers(count=1, deadline_s=30, wait_s=0.1) as workers:
         hanging = asyncio.create_task(workers.run(hang))
@@ -102,8 +103,7 @@ async def test_who_waits_in_vain_is_told_to_try_again_not_that_the_schema_is_inv
         with pytest.raises(RegistryError) as caught:
             await Registry(log, workers)._process(avro('"int"'))
         assert caught.value.code == 50002
-        hanging.cancel()
-        await asyncio.gather(hanging, return_exceptions=True)
+        await cancel_and_wait(hanging)
 
 
 async def test_large_jobs_leave_a_process_to_small_ones() -> None:

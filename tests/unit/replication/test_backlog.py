@@ -48,7 +48,7 @@ async def test_requests_wait_while_it_is_full_and_continue_in_their_order() -> N
     assert order == [0, 1, 2]
 
 
-async def test_who_is_admitted_and_appends_nothing_holds_up_nobody() -> None:
+async def test_an_admitted_request_that_appends_nothing_does_not_delay_others() -> None:
     backlog = Backlog(BacklogSum())
     backlog.add(10, PARTITION_BYTES)
     waiting = [asyncio.create_task(backlog.wait(2 * PARTITION_BYTES, LONG_S)) for _ in range(5)]

@@ -35,7 +35,7 @@ def test_the_slowest_member_decides_what_is_committed() -> None:
     assert state.high_watermark(5, 1, ()) == 5, "what is not on our own disk is not committed either"
 
 
-def test_nobody_is_waited_for_who_is_not_a_member() -> None:
+def test_only_members_are_waited_for() -> None:
     state = three(isr=(1, 3))
     fetched(state, 3, 9, 10)
     assert state.high_watermark(10, 1, ()) == 9
@@ -179,7 +179,7 @@ def test_what_is_committed_is_in_every_log(ends: list[int], in_sync: int, wanted
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
-def test_whoever_may_join_lacks_nothing_that_is_committed(end: int, committed: int, start: int) -> None:
+def test_a_replica_that_may_join_has_all_committed_records(end: int, committed: int, start: int) -> None:
     assert may_join(end, committed, start) == (end >= committed and end >= start)
 
 

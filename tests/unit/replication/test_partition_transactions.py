@@ -86,7 +86,7 @@ async def test_who_comes_while_a_transaction_is_open_is_woken_by_its_end(bench: 
     assert woken == [3]
 
 
-async def test_a_transaction_that_ends_behind_another_one_wakes_nobody(bench: PartitionBench) -> None:
+async def test_a_transaction_that_ends_behind_another_one_wakes_no_fetch(bench: PartitionBench) -> None:
     other = TransactionalProducer(2)
     other.write(bench.partition.log, "first")
     bench.partition._advance(bench.partition.log.log_end_offset, 1)

@@ -74,7 +74,7 @@ async def test_a_failure_while_answering_reaches_the_waiter() -> None:
         await future
 
 
-async def test_stopping_answers_everyone_and_lets_nobody_wait_again() -> None:
+async def test_stopping_answers_all_and_lets_no_request_wait_again() -> None:
     purgatory, partition = Purgatory(), FakePartition()
     waiting = [purgatory.park(client, [partition], 1, 600_000, lambda: "bye") for client in range(3)]
     purgatory.stop()

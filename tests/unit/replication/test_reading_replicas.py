@@ -117,7 +117,7 @@ def test_a_consumer_in_the_leaders_rack_or_in_none_reads_from_the_leader(rack: s
     run(scenario())
 
 
-def test_nobody_is_sent_to_a_replica_that_is_not_in_sync() -> None:
+def test_consumers_are_not_sent_to_a_replica_that_is_not_in_sync() -> None:
     async def scenario() -> None:
         async with Cluster(replica_selector_class=RACK_AWARE) as cluster:
             await cluster.create(1, 2, 3)
@@ -163,7 +163,7 @@ def test_a_follower_never_says_that_an_offset_does_not_exist_which_it_only_lacks
     run(scenario())
 
 
-def test_whoever_asks_a_broker_without_a_replica_learns_who_leads() -> None:
+def test_a_broker_without_a_replica_answers_with_the_leader() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             await cluster.create(2, 3)

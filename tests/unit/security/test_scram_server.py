@@ -12,14 +12,14 @@ from scramp import ScramClient
 from ottla.security.exchange import AuthenticationRefused, Identity
 from ottla.security.scram import (
     MECHANISMS,
-    USUAL_LOOK,
+    USUAL_PARAMETERS,
     ScramCredential,
-    ScramLook,
+    ScramParameters,
     ScramServer,
     TokenCredential,
     fake_credential,
-    looks_of,
     make_credential,
+    parameters_of,
 )
 
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -96,10 +96,10 @@ def test_an_unknown_user_gets_a_salt_that_stays_and_fails_at_the_proof() -> None
 
 JAVA_SALT = b"1f0dvfrs0d5yhxbjuhcnx5hjkp"  # 130 random bits in base 36
 LOOKS = {
-    "ottla": (bytes(24), 4096, ScramLook(4096, 24)),
-    "librdkafka": (bytes(64), 10_000, ScramLook(10_000, 64)),
-    "java": (JAVA_SALT, 8192, ScramLook(8192, 0, is_javas=True)),
-    "long": (bytes(200), 4096, ScramLook(4096, 200)),
+    "ottla": (bytes(24), 4096, ScramParameters(4096, 24)),
+    "librdkafka": (bytes(64), 10_000, ScramParameters(10_000, 64)),
+    "java": (JAVA_SALT, 8192, ScramParameters(8192, 0, is_javas=True)),
+    "long": (bytes(200), 4096, ScramParameters(4096, 200)),
 }
 
 
@@ -107,28 +107,28 @@ LOOKS = {
 def test_an_unknown_user_looks_as_if_made_by_the_library_that_made_the_others(library: str) -> None:
     salt, iterations, look = LOOKS[library]
     users = [make_credential("SCRAM-SHA-256", "pencil", salt, iterations)]
-    assert looks_of(users) == (look,)
+    assert parameters_of(users) == (look,)
     fakes = [fake_credential("SCRAM-SHA-256", f"user{at}", b"secret", (look,)) for at in range(50)]
-    assert looks_of(fakes) == (look,)
+    assert parameters_of(fakes) == (look,)
     assert len({each.salt for each in fakes}) == len(fakes)
 
 
 def test_without_users_an_unknown_one_looks_as_ottla_makes_them() -> None:
-    assert looks_of([]) == (USUAL_LOOK,)
-    assert looks_of([fake_credential("SCRAM-SHA-512", "nobody", b"secret")]) == (USUAL_LOOK,)
+    assert parameters_of([]) == (USUAL_PARAMETERS,)
+    assert parameters_of([fake_credential("SCRAM-SHA-512", "nobody", b"secret")]) == (USUAL_PARAMETERS,)
 
 
 def test_with_several_looks_each_unknown_user_keeps_one_of_them() -> None:
-    looks = [look for _, _, look in LOOKS.values()]
+    parameters = [look for _, _, look in LOOKS.values()]
 
-    def seen(those: list[ScramLook]) -> list[ScramLook]:
+    def seen(those: list[ScramParameters]) -> list[ScramParameters]:
         fakes = (fake_credential("SCRAM-SHA-256", f"user{at}", b"secret", those) for at in range(200))
-        return [looks_of([each])[0] for each in fakes]
+        return [parameters_of([each])[0] for each in fakes]
 
-    before, after = seen(looks[:-1]), seen(looks)
-    assert set(before) == set(looks[:-1])
-    assert seen(looks[-2::-1]) == before  # the order of users does not matter
-    assert {new for old, new in zip(before, after, strict=True) if new != old} == {looks[-1]}
+    before, after = seen(parameters[:-1]), seen(parameters)
+    assert set(before) == set(parameters[:-1])
+    assert seen(parameters[-2::-1]) == before  # the order of users does not matter
+    assert {new for old, new in zip(before, after, strict=True) if new != old} == {parameters[-1]}
 
 
 def test_a_known_user_takes_the_work_of_an_unknown_one() -> None:

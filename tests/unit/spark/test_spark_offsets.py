@@ -41,7 +41,7 @@ def test_the_end_of_the_first_batch_knows_where_it_began() -> None:
 
 
 @given(lags, st.integers(1, 500))
-def test_a_limit_is_shared_by_lag_and_starves_nobody(lag: dict[TopicPartition, int], most: int) -> None:
+def test_a_limit_is_shared_by_lag_and_starves_no_partition(lag: dict[TopicPartition, int], most: int) -> None:
     start = dict.fromkeys(lag, 100)
     latest = {at: 100 + each for at, each in lag.items()}
     ends = limit_by_lag(start, latest, most)

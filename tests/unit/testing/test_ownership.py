@@ -29,7 +29,7 @@ def test_a_partition_with_two_owners_is_found_even_if_it_is_given_up_later():
     assert str(overlap) == "('orders', 0) was taken by two at 2.000 s while one had it"
 
 
-def test_whoever_leaves_owns_nothing_any_more():
+def test_a_member_that_leaves_owns_nothing_any_more():
     ownership = history("one", "two")
     ownership.take(1, "one", [A])
     ownership.leave(2, "one")

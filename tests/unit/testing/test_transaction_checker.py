@@ -114,7 +114,7 @@ def test_a_good_course_of_events_is_not_blamed() -> None:
     assert Story().verdict() == set()
 
 
-def test_a_transaction_that_nobody_knows_of_may_be_missing_as_a_whole() -> None:
+def test_an_unacknowledged_transaction_may_be_missing_as_a_whole() -> None:
     story = Story()
     count_an_offset_of_a_transaction_that_is_not_there(story)
     story.offsets["one"] = 0

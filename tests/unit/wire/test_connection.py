@@ -63,7 +63,7 @@ async def test_a_refused_connection_says_where_and_why(network):
     assert caught.value.addresses == (Address("nowhere", 9092),)
 
 
-async def test_whoever_waits_learns_that_the_connection_broke(peer):
+async def test_waiting_calls_fail_when_the_connection_breaks(peer):
     connection = await Connection.open(peer.address)
     peer.fail(ApiKey.METADATA, "drop")
     with pytest.raises(ConnectionLost, match="connection reset by peer"):

@@ -61,7 +61,7 @@ async def test_an_idle_connection_is_replaced_before_it_is_used_again(peer, netw
     await connections.close()
 
 
-async def test_whoever_has_the_fewest_unanswered_requests_is_asked(peer, network):
+async def test_the_broker_with_the_fewest_requests_in_flight_is_asked(peer, network):
     other = type(peer)(2, Address("other", 1))
     network.start(other)
     connections = ConnectionPool(ClientOptions().pool())

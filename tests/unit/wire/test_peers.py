@@ -137,7 +137,7 @@ async def test_many_requests_share_one_connection(cluster: Cluster) -> None:
     assert cluster.seen == [f"group-{number}" for number in range(50)]
 
 
-async def test_a_broker_that_nobody_knows_cannot_be_asked(cluster: Cluster) -> None:
+async def test_an_unknown_broker_cannot_be_asked(cluster: Cluster) -> None:
     cluster.address = None
     with pytest.raises(BrokerNotAvailable):
         await cluster.ask()

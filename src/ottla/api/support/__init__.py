@@ -16,6 +16,6 @@ Reading order:
     librdkafka_offset_fetch                                              used by OffsetFetch
     health_facts, health_findings                                        used by DescribeBrokerHealth
     request_times                                                        latency metrics
-    recently_fenced_brokers, leader_hints, acl_messages                   fields of responses
+    recently_fenced_brokers, acl_messages                                fields of responses
     reference_pages             the pages docs/apis.md and docs/security-acls.md
 """

@@ -89,7 +89,7 @@ def deny(
 ) -> KafkaError:
     """Write a denial to the audit log; return its error.
 
-    `is_named` tells whether the request has the name: if it has an id, the answer must not tell the name.
+    `is_named` is whether the request has the name: if it has an id, the answer must not reveal the name.
     """
     if operation is None:
         operation = OPERATIONS[ctx.api_key, resource_type]

@@ -63,10 +63,10 @@ async def _watch_bar(moves: MoveWatch) -> Progress:
     )
     with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("moving", total=None)
-        told: tuple[int, ...] = ()
+        reported: tuple[int, ...] = ()
         async for each in moves.progress():
-            if each.silent and each.silent != told:
-                told = each.silent
+            if each.silent and each.silent != reported:
+                reported = each.silent
                 bar.console.print(_waiting(each))
             done = each.partitions - each.partitions_left - each.cancelled
             bar.update(

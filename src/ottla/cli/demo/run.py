@@ -33,6 +33,7 @@ from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
 from ottla.client.producer import AsyncProducer, ProducerOptions
+from ottla.common.tasks import cancel_and_wait
 from ottla.protocol.errors import KafkaError
 
 STARTS_WITHIN_S = 300.0
@@ -140,8 +141,7 @@ async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
 
 
 async def _feed(

@@ -13,7 +13,13 @@ from ottla.cli.support import session
 from ottla.cli.support.completing import group_names
 from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.not_authorized import visible
-from ottla.cli.support.options import bootstrap_option, format_option, is_terminal, named_argument
+from ottla.cli.support.options import (
+    bootstrap_option,
+    format_option,
+    is_confirmed,
+    is_terminal,
+    named_argument,
+)
 from ottla.cli.support.output import count, echo_err, print_json
 from ottla.cli.support.partition_choice import Choice, chosen_partitions, is_chosen, topic_option
 from ottla.cli.support.problem_kinds import GROUP_IN_USE, UNKNOWN_GROUP
@@ -171,7 +177,7 @@ def seek(
         ask = not (dry_run or yes) and is_terminal(sys.stdin)
         if output_format == "table":
             print_moves(moves)
-        if ask and not click.confirm(f"Move {name}?", err=True):
+        if ask and not is_confirmed(f"Move {name}?"):
             echo_err("nothing moved")
             raise click.exceptions.Exit(1)
         if not dry_run:
@@ -212,7 +218,7 @@ def delete(
         if dry_run:
             echo_err(f"{what}: would be deleted")
             return
-        if not yes and is_terminal(sys.stdin) and not click.confirm(f"Delete {what}?", err=True):
+        if not yes and is_terminal(sys.stdin) and not is_confirmed(f"Delete {what}?"):
             echo_err("nothing deleted")
             raise click.exceptions.Exit(1)
         for name in wanted:

@@ -16,7 +16,7 @@ from ottla.client.offsets import offset_ranges
 from ottla.common.ids import TopicPartition
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-LARGEST_OFFSET = 2**63 - 1
+MAX_OFFSET = 2**63 - 1
 
 
 class Move(NamedTuple):
@@ -63,7 +63,7 @@ def target_of(
         targets.append(Target(FROM_START))
     if to_latest:
         targets.append(Target(FROM_END))
-    if to_offset is not None and to_offset > LARGEST_OFFSET:
+    if to_offset is not None and to_offset > MAX_OFFSET:
         raise click.UsageError(f"--to-offset: {to_offset} is larger than any offset")
     if to_offset is not None:
         targets.append(Target(Start(at_offset=to_offset)))

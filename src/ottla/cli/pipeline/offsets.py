@@ -15,7 +15,7 @@ from ottla.cli.pipeline.options import guarded, root_option
 from ottla.cli.pipeline.status import find_state
 from ottla.cli.support import session
 from ottla.cli.support.lazy_group import LazyGroup
-from ottla.cli.support.options import bootstrap_option, format_option, is_terminal
+from ottla.cli.support.options import bootstrap_option, format_option, is_confirmed, is_terminal
 from ottla.cli.support.output import count, echo_err, print_json, print_table
 from ottla.cli.support.partition_choice import Choice, is_chosen, topic_option
 from ottla.cli.support.problems import Problem
@@ -132,7 +132,7 @@ def reset(
         if not planned:
             raise Problem(f"{name} reads none of these topics", f"see: ottla pipeline offsets show {name}")
         _show(planned, output_format, dry_run=dry_run)
-        if not (dry_run or yes) and is_terminal(sys.stdin) and not click.confirm(f"Move {name}?", err=True):
+        if not (dry_run or yes) and is_terminal(sys.stdin) and not is_confirmed(f"Move {name}?"):
             echo_err("nothing moved")
             raise click.exceptions.Exit(1)
         if not dry_run:

@@ -237,7 +237,7 @@ def list_schemas(prefix: str | None, latest: bool, output_format: str, url: str)
     print_table(("subject", "version", "id", "type"), rows, right=("version", "id"))
 
 
-@compat.command("check", short_help="Tell whether a schema could be registered.")
+@compat.command("check", short_help="Check whether a schema could be registered.")
 @click.argument("name", metavar="SUBJECT")
 @_file_options
 @click.option("--version", metavar="N", help="Against this version only.  [default: as registering would]")
@@ -253,7 +253,7 @@ def check(
     output_format: str,
     url: str,
 ) -> int:
-    """Tell whether a schema could be registered, and why not; exits with 3 if it could not.
+    """Check whether a schema could be registered, and why not; exits with 3 if it could not.
 
     \b
     ottla registry compat check orders-value --file order.avsc

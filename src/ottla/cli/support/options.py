@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ ACKS = ("all", "-1", "0", "1")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
-LARGEST_PORT = 65_535
+MAX_PORT = 65_535
 REGISTRY_URL = "http://127.0.0.1:8081"
 REGISTRY_VARIABLE = "OTTLA_REGISTRY"
 TYPED_PROFILE = "ottla.typed_profile"
@@ -283,9 +284,9 @@ def listen_address(option: str, text: str, example: str = DEFAULT_BOOTSTRAP) -> 
 
 def listen_port(option: str, port: str) -> int:
     """Return a port to listen on; raise UsageError if there is no such port."""
-    if int(port) > LARGEST_PORT:
+    if int(port) > MAX_PORT:
         raise click.UsageError(
-            f"{option}: there is no port {port}: they are 1 to {LARGEST_PORT}, and 0 is any free one"
+            f"{option}: there is no port {port}: they are 1 to {MAX_PORT}, and 0 is any free one"
         )
     return int(port)
 
@@ -301,4 +302,20 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not is_terminal(sys.stdin):
         raise click.UsageError(f"{question} There is no terminal to ask for confirmation: use --yes")
-    click.confirm(question, abort=True, err=True)
+    if not is_confirmed(question):
+        raise click.Abort
+
+
+def is_confirmed(question: str) -> bool:
+    """Ask a question on the terminal and return whether the answer is yes; Ctrl-C aborts at once.
+
+    asyncio's handler of Ctrl-C would only cancel the task, which reads the answer until Enter is pressed.
+    """
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        raise
+    finally:
+        signal.signal(signal.SIGINT, previous)

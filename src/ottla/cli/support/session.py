@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 import click
@@ -119,7 +119,15 @@ def settings_for(
     try:
         return kind.of(**rest, **fitting)
     except ConfigError as error:
-        raise click.UsageError(f"{error} (in -X, the profile or --command-config)") from None
+        raise click.UsageError(
+            f"{_as_typed(str(error), fitting)} (in -X, the profile or --command-config)"
+        ) from None
+
+
+def _as_typed(text: str, given: Iterable[str]) -> str:
+    """Return an error about an option with the option as it was typed, with dots or not."""
+    name, colon, rest = text.partition(":")
+    return next((key for key in given if key.replace(".", "_") == name), name) + colon + rest
 
 
 def connection_settings() -> dict[str, str]:

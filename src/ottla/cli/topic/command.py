@@ -13,7 +13,14 @@ from ottla.cli.support import session
 from ottla.cli.support.completing import topic_keys, topic_names, unset_topic_keys
 from ottla.cli.support.lazy_group import LazyGroup
 from ottla.cli.support.not_authorized import visible
-from ottla.cli.support.options import bootstrap_option, format_option, is_terminal, key_values, named_argument
+from ottla.cli.support.options import (
+    bootstrap_option,
+    format_option,
+    is_confirmed,
+    is_terminal,
+    key_values,
+    named_argument,
+)
 from ottla.cli.support.output import count, echo_err, print_json, print_table, size_text
 from ottla.cli.support.problem_kinds import BAD_CONFIG
 from ottla.cli.support.problems import Problem
@@ -250,6 +257,7 @@ def describe(names: tuple[str, ...], all_configs: bool, output_format: str, boot
 )
 @click.option(
     "--set",
+    "--config",
     "configs",
     multiple=True,
     metavar="KEY=VALUE",
@@ -361,4 +369,4 @@ def bad_config(error: InvalidConfig, keys: Iterable[str]) -> Problem:
 
 
 def _confirmed(names: list[str]) -> bool:
-    return click.confirm(f"Delete {', '.join(names)} and all their records?", err=True)
+    return is_confirmed(f"Delete {', '.join(names)} and all their records?")

@@ -7,7 +7,7 @@ import sys
 import click
 
 from ottla.cli.support import session
-from ottla.cli.support.options import bootstrap_option, format_option, is_terminal
+from ottla.cli.support.options import bootstrap_option, format_option, is_confirmed, is_terminal
 from ottla.cli.support.output import echo_err, print_json
 from ottla.cli.support.partition_choice import Choice, chosen_partitions, topic_option
 from ottla.cli.support.problem_kinds import UNKNOWN_TRANSACTION
@@ -152,7 +152,7 @@ async def _one_partition(cluster: Cluster, topics: Choice) -> TopicPartition:
 
 
 def _confirm(what: str, is_sure: bool) -> None:
-    if not is_sure and is_terminal(sys.stdin) and not click.confirm(f"Abort {what}?", err=True):
+    if not is_sure and is_terminal(sys.stdin) and not is_confirmed(f"Abort {what}?"):
         echo_err("nothing aborted")
         raise click.exceptions.Exit(1)
 

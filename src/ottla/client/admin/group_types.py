@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.common.ids import TopicPartition
 
@@ -27,6 +27,21 @@ class GroupMember:
     client_id: str
     host: str
     partitions: tuple[TopicPartition, ...] | None
+
+
+def assigned_member(member: Any, instance_id: str | None) -> GroupMember:
+    """Return a member of a response whose assignment is in fields, as in consumer and share groups."""
+    return GroupMember(
+        member.member_id,
+        instance_id,
+        member.client_id,
+        member.client_host.removeprefix("/"),
+        tuple(
+            TopicPartition(topic.topic_name, partition)
+            for topic in member.assignment.topic_partitions
+            for partition in topic.partitions
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

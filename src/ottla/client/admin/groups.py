@@ -32,6 +32,7 @@ from ottla.client.admin.group_types import (
     GroupMember,
     ListedGroup,
     OffsetAndMetadata,
+    assigned_member,
 )
 from ottla.client.admin.share_groups import ShareOffset, describe_share_group, share_group_offsets
 from ottla.client.cluster import Cluster
@@ -252,20 +253,7 @@ async def _describe_consumer(connection: Connection, node_id: int, group_id: str
         group.group_state,
         group.assignor_name,
         node_id,
-        tuple(
-            GroupMember(
-                each.member_id,
-                each.instance_id,
-                each.client_id,
-                each.client_host.removeprefix("/"),
-                tuple(
-                    TopicPartition(topic.topic_name, partition)
-                    for topic in each.assignment.topic_partitions
-                    for partition in topic.partitions
-                ),
-            )
-            for each in group.members
-        ),
+        tuple(assigned_member(each, each.instance_id) for each in group.members),
     )
 
 

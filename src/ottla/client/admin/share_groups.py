@@ -11,7 +11,7 @@ from kio.schema.describe_share_group_offsets.v1 import (
 from kio.schema.describe_share_group_offsets.v1.request import DescribeShareGroupOffsetsRequestGroup
 from kio.schema.share_group_describe.v1 import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
-from ottla.client.admin.group_types import GroupDescription, GroupMember
+from ottla.client.admin.group_types import GroupDescription, assigned_member
 from ottla.client.errors import raise_for
 from ottla.common.ids import TopicPartition
 from ottla.protocol.types import GroupId
@@ -33,20 +33,7 @@ async def describe_share_group(connection: Connection, node_id: int, group_id: s
     request = ShareGroupDescribeRequest(group_ids=(GroupId(group_id),), include_authorized_operations=False)
     (group,) = (await connection.request(request, ShareGroupDescribeResponse)).groups
     raise_for(group.error_code, group.error_message or group_id)
-    members = tuple(
-        GroupMember(
-            each.member_id,
-            None,
-            each.client_id,
-            each.client_host.removeprefix("/"),
-            tuple(
-                TopicPartition(topic.topic_name, partition)
-                for topic in each.assignment.topic_partitions
-                for partition in topic.partitions
-            ),
-        )
-        for each in group.members
-    )
+    members = tuple(assigned_member(each, None) for each in group.members)
     return GroupDescription(group_id, SHARE, SHARE, group.group_state, group.assignor_name, node_id, members)
 
 

@@ -104,7 +104,7 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """All that a coordinator tells about a transactional id; `start_ms` is None before its first one."""
+    """The state of a transactional id at its coordinator; `start_ms` is None before its first one."""
 
     transactional_id: str
     state: str

@@ -67,7 +67,7 @@ class Interceptors:
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """Tell all."""
+        """Call all."""
         for each in self._each:
             try:
                 each.on_acknowledgement(metadata, error)
@@ -75,7 +75,7 @@ class Interceptors:
                 log.exception("on_acknowledgement of an interceptor failed")
 
     def close(self) -> None:
-        """Tell all."""
+        """Call all."""
         for each in self._each:
             try:
                 each.close()

@@ -227,7 +227,7 @@ class BrokerConfig(
         return self.log_dirs or tuple(each.strip() for each in self.log_dir.split(",") if each.strip())
 
     def describe(self) -> list[ConfigEntry]:
-        """Return what DescribeConfigs tells about this broker."""
+        """Return the entries of DescribeConfigs for this broker."""
         of_listeners = [self.key(name) for name in self.overrides]
         return [
             self._entry(key, tuple(self.synonyms(self._family(key))))
@@ -235,7 +235,7 @@ class BrokerConfig(
         ]
 
     def describe_cluster_defaults(self) -> list[ConfigEntry]:
-        """Return what DescribeConfigs tells about the whole cluster: its dynamic settings, if any."""
+        """Return the entries of DescribeConfigs for the whole cluster: its dynamic settings, if any."""
         source, texts = self.layers[1]
         return [
             self._entry(key, (Synonym(name, key.shown(text), source),))
@@ -310,7 +310,7 @@ class BrokerConfig(
 def check_dynamic_broker_config(changes: Mapping[str, str], *, per_broker: bool) -> None:
     """Raise ConfigError if a key may not be changed at run time this way, or its value will not do.
 
-    `per_broker` tells a setting of one broker from one of the whole cluster.
+    `per_broker` is whether it is a setting of one broker, not of the whole cluster.
     """
     for name, text in changes.items():
         if BrokerConfig.is_kafka_default(name, text):

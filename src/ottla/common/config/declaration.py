@@ -76,7 +76,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """All that DescribeConfigs tells about one key; synonyms are in order, the winner first."""
+    """The entry of DescribeConfigs for one key; synonyms are in order, the winner first."""
 
     name: str
     value: str | None

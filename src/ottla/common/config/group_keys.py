@@ -36,7 +36,7 @@ class _Overrides(Config):
     SOURCE: ConfigSource
 
     def describe(self) -> list[ConfigEntry]:
-        """Return what DescribeConfigs tells about the resource."""
+        """Return the entries of DescribeConfigs for the resource."""
         return [self._entry(key) for key in self.KEYS.values()]
 
     @abstractmethod

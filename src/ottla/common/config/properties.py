@@ -74,7 +74,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _continues(line: str) -> bool:
-    """Tell whether `line` ends with a backslash that is not itself escaped."""
+    """Return whether `line` ends with a backslash that is not itself escaped."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 

@@ -223,7 +223,7 @@ class TopicConfig(Config):
         return config
 
     def describe(self) -> list[ConfigEntry]:
-        """Return what DescribeConfigs tells about this topic."""
+        """Return the entries of DescribeConfigs for this topic."""
         return [self._entry(key) for key in self.KEYS.values() if isinstance(key, TopicKey)]
 
     def _entry(self, key: TopicKey[Any]) -> ConfigEntry:

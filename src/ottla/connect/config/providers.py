@@ -89,7 +89,7 @@ ANYTHING = Providers()
 
 
 def has_reference(text: str) -> bool:
-    """Tell whether a value refers to a provider."""
+    """Return whether a value refers to a provider."""
     return any(match.group(1) in NAMES for match in PATTERN.finditer(text))
 
 

@@ -25,7 +25,7 @@ SERVER_WORDS = (
 
 
 def is_secret(kind: type[Connector] | None, key: str) -> bool:
-    """Tell whether the value of a key must not be shown."""
+    """Return whether the value of a key must not be shown."""
     declared = {each.name: each for each in kind.keys}.get(key) if kind is not None else None
     if declared is not None:
         return declared.type == PASSWORD
@@ -92,5 +92,5 @@ def unmasked(new: Mapping[str, str], stored: Mapping[str, str] | None) -> dict[s
 
 
 def names_server(key: str) -> bool:
-    """Tell whether the value of a key decides who receives the secrets of the config."""
+    """Return whether the value of a key decides who receives the secrets of the config."""
     return key == "connector.class" or any(word in key.lower() for word in SERVER_WORDS)

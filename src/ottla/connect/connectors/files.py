@@ -90,7 +90,7 @@ class FileSource(SourceConnector):
 
 
 def is_many(pattern: str) -> bool:
-    """Tell whether a setting may stand for several files."""
+    """Return whether a setting may stand for several files."""
     return Path(pattern).is_dir() or glob.has_magic(pattern)
 
 

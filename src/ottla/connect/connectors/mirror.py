@@ -218,7 +218,7 @@ class MirrorReader(SourceReader):
                     yield Record(name, each.value, BYTES, each.key, BYTES, partition, each.timestamp, headers)
 
     def _is_there(self, topic: str, topic_id: str | None) -> bool:
-        """Tell whether the topic of a batch still exists; if it was deleted, its records cannot be read."""
+        """Return whether the topic of a batch still exists; if it was deleted, its records cannot be read."""
         with Admin(**client_options(self.config, "source", "admin")) as admin:
             info = admin.list_topics().get(topic)
         found = None if info is None or info.topic_id is None else str(info.topic_id)
@@ -232,7 +232,7 @@ class MirrorReader(SourceReader):
 
 
 def is_other_topic(before: Mapping[str, Any], topic_id: str | None, last: int) -> bool:
-    """Tell whether a place is in another topic of the same name: by id, or because the log is shorter."""
+    """Return whether a place is in another topic of the same name: by id, or because the log is shorter."""
     if topic_id is not None and "topic.id" in before:
         return bool(before["topic.id"] != topic_id)
     return last < int(before["offset"])

@@ -473,7 +473,7 @@ class CdcReader(SourceReader):
                     skips = xids is not None and is_visible(xids, message.xid)
 
     def _filter(self) -> Callable[[str, str], bool]:
-        """Return what tells whether a table is captured."""
+        """Return a function that says whether a table is captured."""
         wanted = self.settings["table.include.list"]
         patterns = [re.compile(each if "." in each else f"public.{each}") for each in wanted]
         return cache(lambda schema, table: _is_wanted(schema, table, patterns))

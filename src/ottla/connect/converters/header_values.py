@@ -7,6 +7,7 @@ maps are like JSON's; their elements get the type that holds all of them. Anythi
 from __future__ import annotations
 
 import base64
+import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time
@@ -145,6 +146,8 @@ def _array(tokens: _Tokens, depth: int) -> Parsed:
     while not tokens.takes("]"):
         if values and not tokens.takes(","):
             raise _NoValue
+        if values and tokens.takes("]"):
+            break
         values.append(_element(tokens, depth - 1))
     items = common_schema(schema for schema, _ in values)
     return Schema(s.ARRAY, items=items), [_as(items, each) for _, each in values]
@@ -222,10 +225,26 @@ def _number(text: str) -> Parsed | None:
         for kind, bits in s.INTEGERS.items():
             if -(1 << bits - 1) <= whole < 1 << bits - 1:
                 return Schema(kind), whole
-        return s.decimal(0), Decimal(whole)
+        if number.as_tuple().exponent == 0:
+            return s.decimal(0), Decimal(whole)
     if abs(number) <= _MAX_FLOAT32:
         return Schema(s.FLOAT32), float(number)
-    return Schema(s.FLOAT64), float(number)
+    if math.isinf(found := float(number)):
+        exponent = number.as_tuple().exponent
+        return s.decimal(-exponent if isinstance(exponent, int) else 0), number
+    return Schema(s.FLOAT64), found
+
+
+def java_float_text(value: float) -> str:
+    """Return a number as Java's Double.toString: 1.0E7 from 10^7 on, and 1.0E-4 below 10^-3."""
+    if value != value or value in (math.inf, -math.inf):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    power = int(exponent) + len(digits) - 1
+    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{power}"
 
 
 def text_of(value: Any, *, is_inner: bool = False) -> str:
@@ -255,4 +274,6 @@ def text_of(value: Any, *, is_inner: bool = False) -> str:
         return "{" + ",".join(inner) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join(text_of(each, is_inner=True) for each in value) + "]"
+    if isinstance(value, float):
+        return java_float_text(value)
     return format(value, "f") if isinstance(value, Decimal) else str(value)

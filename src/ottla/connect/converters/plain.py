@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import struct as packing
-from decimal import Decimal
 from typing import Any, ClassVar
 
 from ottla.connect.config.keys import BOOLEAN, HIGH, INT, LOW, ConfigKey
@@ -48,22 +46,10 @@ def as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return java_float_text(value)
+        return header_values.java_float_text(value)
     if isinstance(value, dict | list):
         return json.dumps(to_json(None, value), separators=(",", ":"), ensure_ascii=False)
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def java_float_text(value: float) -> str:
-    """Return a number as Java's Double.toString: 1.0E7 from 10^7 on, and 1.0E-4 below 10^-3."""
-    if value != value or value in (math.inf, -math.inf):
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    text = "".join(map(str, digits)).rstrip("0") or "0"
-    power = int(exponent) + len(digits) - 1
-    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{power}"
 
 
 class ByteArrayConverter(Converter):
@@ -93,6 +79,13 @@ class JsonConverter(Converter):
         ConfigKey("schemas.enable", BOOLEAN, True, "Each value carries its schema.", HIGH),
         ConfigKey("schemas.cache.size", INT, 1000, "Schemas that are kept.", HIGH),
         ConfigKey(
+            "replace.null.with.default",
+            BOOLEAN,
+            True,
+            "A null of a field with a default is that default.",
+            LOW,
+        ),
+        ConfigKey(
             "decimal.format",
             default="BASE64",
             doc="How decimals are written.",
@@ -104,6 +97,7 @@ class JsonConverter(Converter):
     def __init__(self, config: Any, *, is_key: bool) -> None:
         super().__init__(config, is_key=is_key)
         self._has_schemas: bool = self.settings["schemas.enable"]
+        self._has_defaults: bool = self.settings["replace.null.with.default"]
         self._decimals: str = self.settings["decimal.format"].upper()
         self._written: dict[int, tuple[Schema, Encode, bytes]] = {}
         self._read: dict[str, list[tuple[bytes, Schema, Decode]]] = {}
@@ -142,7 +136,11 @@ class JsonConverter(Converter):
         if len(self._written) >= self.settings["schemas.cache.size"]:
             self._written.clear()
         start = f'{{"schema":{_json(schema_to_json(schema))},"payload":'.encode()
-        kept = self._written[id(schema)] = (schema, encoder_of(schema, self._decimals), start)
+        kept = self._written[id(schema)] = (
+            schema,
+            encoder_of(self._of_values(schema), self._decimals),
+            start,
+        )
         return kept
 
     def _to_bytes(self, schema: Schema | None, value: Any) -> bytes:
@@ -150,7 +148,7 @@ class JsonConverter(Converter):
         if schema is not None:
             s.check_value(schema, value)
         try:
-            payload = to_json(schema, value, decimals=self._decimals)
+            payload = to_json(self._of_values(schema), value, decimals=self._decimals)
             if self._has_schemas:
                 payload = {"schema": schema_to_json(schema), "payload": payload}
             return _json(payload).encode()
@@ -186,7 +184,11 @@ class JsonConverter(Converter):
                 "schemas.enable=false in your converter configuration."
             )
         schema = self._learn_to_read(topic, data, found["schema"])
-        return schema, from_json(schema, found["payload"])
+        return schema, from_json(self._of_values(schema), found["payload"])
+
+    def _of_values(self, schema: Schema | None) -> Any:
+        """Return the schema by which values are read and written."""
+        return schema if self._has_defaults or schema is None else schema.without_defaults()
 
     def _learn_to_read(self, topic: str, data: bytes, found: Any) -> Schema | None:
         """Return a schema; the next values of the topic that begin with the same one need not parse it."""
@@ -199,7 +201,7 @@ class JsonConverter(Converter):
         if made is not None and start is not None:
             if len(known) >= SCHEMAS_OF_A_TOPIC:
                 known.clear()
-            known.insert(0, (start, made, decoder_of(made)))
+            known.insert(0, (start, made, decoder_of(self._of_values(made))))
         return made
 
 

@@ -61,6 +61,17 @@ class Schema:
         """Return the same schema for values that may be null."""
         return self if self.optional else replace(self, optional=True)
 
+    def without_defaults(self) -> Schema:
+        """Return the same schema where what has a default is null instead."""
+        return replace(
+            self,
+            optional=self.optional or self.default is not None,
+            default=None,
+            fields=tuple(Field(each.name, each.schema.without_defaults()) for each in self.fields),
+            keys=None if self.keys is None else self.keys.without_defaults(),
+            items=None if self.items is None else self.items.without_defaults(),
+        )
+
     def with_fields(self, fields: Mapping[str, Schema]) -> Schema:
         """Return a required struct of other fields with the same name, version, doc and parameters."""
         made = tuple(Field(name, schema) for name, schema in fields.items())

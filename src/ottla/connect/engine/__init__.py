@@ -6,6 +6,6 @@ queries        a task as a streaming query
 source_stream  the Spark data source around a SourceReader
 topic_ranges   the Spark data source of sinks
 sink_batches   the batches of a SinkWriter
-spec           what a worker tells the engine about a task
+spec           the description of a task that a worker sends to its engine
 pipeline       converters and transforms of a task, and what happens to bad records
 """

@@ -37,7 +37,6 @@ class Counts:
     """What a task has counted."""
 
     records: int = 0
-    filtered: int = 0
     errors: int = 0
     skipped: int = 0
     dead_letters: int = 0
@@ -83,7 +82,6 @@ class Pipeline:
             except BAD_DATA as error:
                 raise BadRecord(TRANSFORM_STAGE, step.transform.name, error) from error
             if current is None:
-                self.counts.filtered += 1
                 return None
             record = current
         return current

@@ -48,7 +48,7 @@ RETRIABLE_SIGNS = (
 
 
 def is_retriable(trace: str) -> bool:
-    """Tell whether a task that failed so is worth another try."""
+    """Return whether a task that failed so is worth another try."""
     return any(each in trace for each in RETRIABLE_SIGNS)
 
 

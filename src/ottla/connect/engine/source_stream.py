@@ -206,12 +206,12 @@ def _encoded(pipeline: Any, found: Iterator[Any]) -> Iterator[Any]:
 
 
 def is_json(pipeline: Any) -> bool:
-    """Tell whether keys and values are JSON that no transform looks at."""
+    """Return whether keys and values are JSON that no transform looks at."""
     return not pipeline.steps and all(type(each) is JsonConverter for each in (pipeline.key, pipeline.value))
 
 
 def is_direct(pipeline: Any) -> bool:
-    """Tell whether values are texts or bytes that no transform looks at."""
+    """Return whether values are texts or bytes that no transform looks at."""
     plain = ("StringConverter", "ByteArrayConverter")
     return not pipeline.steps and pipeline.value.name.endswith(plain) and pipeline.key.name.endswith(plain)
 

@@ -1,4 +1,4 @@
-"""What a worker tells its engine about a task."""
+"""The description of a task that a worker sends to its engine."""
 
 from __future__ import annotations
 

@@ -15,12 +15,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ottla.common.backoff import doubled
 from ottla.connect.engine.spec import TaskSpec
 
 log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 20.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+INITIAL_BACKOFF_MS, MAX_BACKOFF_MS = 1_000, 60_000
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ class EngineSupervisor:
         async with self._starting:
             if self._process is None or self._process.returncode is not None:
                 if self._failures:
-                    await asyncio.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (self._failures - 1)))
+                    pause_ms = doubled(INITIAL_BACKOFF_MS, self._failures, MAX_BACKOFF_MS)
+                    await asyncio.sleep(pause_ms / 1000)
                 if self._closed:
                     return
                 await self._launch()

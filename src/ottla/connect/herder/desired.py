@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ottla.common.backoff import doubled
 from ottla.connect.group.protocol import CONNECTOR, TaskId
 from ottla.connect.herder.cluster_state import PAUSED, STARTED, STOPPED, ClusterState, Config
 
-FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000
+INITIAL_BACKOFF_MS, MAX_BACKOFF_MS = 1_000, 60_000
 
 
 @dataclass
@@ -30,7 +31,7 @@ class RunningTask:
             self.state = "failed"
             return False
         self.state = "waiting"
-        self.restart_at_ms = now_ms + min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS << min(10, self.failures - 1))
+        self.restart_at_ms = now_ms + doubled(INITIAL_BACKOFF_MS, self.failures, MAX_BACKOFF_MS)
         return True
 
 

@@ -16,6 +16,7 @@ from ottla.client import ClientError, KafkaError
 from ottla.client.admin.groups import Groups
 from ottla.client.admin.topic_admin import TopicAdmin
 from ottla.client.cluster import Cluster
+from ottla.common.tasks import cancel_and_wait
 from ottla.connect.config.keys import java_regex
 from ottla.connect.config.providers import resolve, without_values
 from ottla.connect.errors import ConnectError
@@ -52,9 +53,7 @@ class TaskPlanner:
 
     async def stop(self) -> None:
         """Stop planning."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
         if self._admin_cluster is not None:
             await self._admin_cluster.close()
 

@@ -21,6 +21,7 @@ from ottla.client import (
 from ottla.client.admin.topic_admin import TopicAdmin, create_compacted_topic
 from ottla.client.cluster import Cluster
 from ottla.common.ids import TopicPartition
+from ottla.common.tasks import cancel_and_wait
 from ottla.connect.errors import ConnectError
 from ottla.protocol.errors import UnknownTopicOrPartition
 
@@ -64,8 +65,7 @@ class TopicTable:
     async def stop(self) -> None:
         """Stop following."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
             await self._producer.close(5)
             await self._consumer.close()
 

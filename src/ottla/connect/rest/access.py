@@ -83,7 +83,7 @@ class ConnectorAccess:
             raise denied(operation, "Cluster: kafka-cluster")
 
     def may(self, request: Request, name: str, operation: Operation) -> bool:
-        """Tell whether the sender of a request may do something with a connector."""
+        """Return whether the sender of a request may do something with a connector."""
         return self.acls is None or self.acls.allows(
             request.principal, request.host, operation, CONNECTOR + name
         )

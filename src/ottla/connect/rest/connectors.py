@@ -143,6 +143,8 @@ class ConnectorRoutes:
     async def create(self, request: Request) -> Response:
         """POST /connectors."""
         body = _object(request)
+        if unknown := sorted(body.keys() - CREATE_KEYS):
+            raise bad_request(f"{unknown[0]} is unknown here: a request has name, config and initial_state")
         config = _config(body.get("config"))
         name = _new_name(body)
         target = _initial_state(body.get("initial_state"))
@@ -262,6 +264,9 @@ def _check_name(name: str, config: dict[str, str]) -> None:
         raise bad_request(
             f"Connector name configuration ({included}) doesn't match connector name in the URL ({name})"
         )
+
+
+CREATE_KEYS = {"name", "config", "initial_state"}
 
 
 def _initial_state(given: Any) -> str | None:

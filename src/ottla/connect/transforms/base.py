@@ -35,6 +35,16 @@ class Transform:
         raise NotImplementedError
 
 
+def with_defaults(schema: Schema, value: dict[str, Any]) -> dict[str, Any]:
+    """Return a struct with the defaults of fields instead of nulls."""
+    missing = {
+        each.name: each.schema.default
+        for each in schema.fields
+        if each.schema.default is not None and value.get(each.name) is None
+    }
+    return {**value, **missing} if missing else value
+
+
 class PartTransform(Transform):
     """Changes the key or the value of a record; the subclasses of `both` say which."""
 
@@ -62,6 +72,10 @@ class PartTransform(Transform):
         """Return the part's new schema and value."""
         raise NotImplementedError
 
+    def with_defaults(self, schema: Schema, value: dict[str, Any]) -> dict[str, Any]:
+        """Return a struct as `replace.null.with.default` says."""
+        return with_defaults(schema, value) if self.settings.get(NULL_KEY.name, True) else value
+
     def fields_of(self, schema: Schema | None, value: Any) -> dict[str, Any]:
         """Return the value as fields; raise if it is no struct or map."""
         if schema is not None and schema.type != STRUCT:
@@ -72,7 +86,7 @@ class PartTransform(Transform):
                 "Map objects supported in absence of schema" if schema is None else "Struct objects supported"
             )
             raise DataError(f"Only {wanted} for [{self.purpose}], found: {kind}")
-        return value
+        return value if schema is None else self.with_defaults(schema, value)
 
 
 def both(cls: type[PartTransform]) -> tuple[type[PartTransform], type[PartTransform]]:

@@ -13,7 +13,7 @@ from ottla.connect.data.json_form import from_epoch_ms
 from ottla.connect.data.record import Record
 from ottla.connect.data.schema import Schema
 from ottla.connect.errors import DataError, WrongConfig
-from ottla.connect.transforms.base import NULL_KEY, PACKAGE, PartTransform, Transform
+from ottla.connect.transforms.base import NULL_KEY, PACKAGE, PartTransform, Transform, with_defaults
 from ottla.connect.transforms.casts import cut
 from ottla.connect.transforms.paths import SYNTAX_KEY, FieldPath
 
@@ -67,7 +67,7 @@ class ReplaceField(PartTransform):
         self._kept: tuple[Schema, Schema] | None = None
 
     def keeps(self, name: str) -> bool:
-        """Tell whether a field stays."""
+        """Return whether a field stays."""
         return name not in self.exclude and (not self.include or name in self.include)
 
     def change(self, schema: Schema | None, value: Any, record: Record) -> tuple[Schema | None, Any]:
@@ -139,6 +139,7 @@ class Flatten(PartTransform):
 
     def _struct(self, schema: Schema, value: dict[str, Any] | None, prefix: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
+        value = None if value is None else self.with_defaults(schema, value)
         for each in schema.fields:
             path, inner = f"{prefix}{each.name}", None if value is None else value.get(each.name)
             if each.schema.type == s.STRUCT:
@@ -295,6 +296,8 @@ class ValueToKey(Transform):
             if name not in fields:
                 raise DataError(f"Field does not exist: {name}")
         record.key_schema = s.struct({name: fields[name] for name in names})
+        if self.settings[NULL_KEY.name]:
+            value = with_defaults(schema, value)
         record.key = {name: value.get(name) for name in names}
         return record
 
@@ -321,6 +324,8 @@ class SetSchemaMetadata(PartTransform):
             if value is None:
                 return schema, value
             raise DataError("Schema required for [updating schema metadata]")
+        if schema.type == s.STRUCT and isinstance(value, dict):
+            value = self.with_defaults(schema, value)
         name, version = self.settings["schema.name"], self.settings["schema.version"]
         return (
             replace(

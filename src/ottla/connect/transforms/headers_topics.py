@@ -185,7 +185,7 @@ class Filter(Transform):
 
 
 class Predicate:
-    """Tells whether a transform applies to a record."""
+    """Whether a transform applies to a record."""
 
     name: ClassVar[str]
     keys: ClassVar[tuple[ConfigKey, ...]] = ()
@@ -194,7 +194,7 @@ class Predicate:
         self.settings = Settings(self.keys, config)
 
     def holds(self, record: Record) -> bool:
-        """Tell whether it does."""
+        """Return whether it does."""
         raise NotImplementedError
 
 

@@ -122,7 +122,7 @@ class JavaDateFormat:
         return rf"(?P<{name}>\d{digits})"
 
     def _is_followed_by_number(self, letter: str) -> bool:
-        """Tell whether digits of the next part follow without anything between."""
+        """Return whether digits of the next part follow without anything between."""
         letters = [each for each, _ in self.parts]
         at = letters.index(letter)
         return at + 1 < len(self.parts) and self.parts[at + 1][1] > 0 and letters[at + 1] in "yMdHmsShD"

@@ -107,7 +107,7 @@ def _to_sql(value: Any) -> Any:
 
 
 def _is_same(passed: Any, returned: Any) -> bool:
-    """Tell whether SQLite returned the value unchanged; it returns a boolean as a number."""
+    """Return whether SQLite returned the value unchanged; it returns a boolean as a number."""
     return bool(passed == returned) and (passed is None) == (returned is None)
 
 

@@ -16,6 +16,7 @@ from ottla.client.admin.health import broker_reports
 from ottla.client.errors import ClientError
 from ottla.common.ids import TopicPartition
 from ottla.common.lag import Lag
+from ottla.common.tasks import cancel_and_wait
 from ottla.console.clusters.history import KEPT_MS, History
 from ottla.console.clusters.live import LiveCluster
 from ottla.console.clusters.snapshot import Snapshot
@@ -59,9 +60,7 @@ class Sampler:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     async def _run(self) -> None:
         clock = self._live.clock

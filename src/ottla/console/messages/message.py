@@ -121,7 +121,8 @@ class Message:
             return _hidden(found)  # it cannot be looked into, or is a text that may hold JSON itself
         data = masking.masked(found.data)
         try:
-            return Decoded(found.kind, json_text(data), found.size, data, found.problem)
+            problem = found.problem and "it does not fit its schema"  # the whole message quotes the value
+            return Decoded(found.kind, json_text(data), found.size, data, problem)
         except RecursionError:
             return _hidden(found)
 

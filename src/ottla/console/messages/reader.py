@@ -15,6 +15,7 @@ from ottla.client.consumer.fetching.record import Batch, Decoder
 from ottla.client.errors import raise_for
 from ottla.client.offsets import by_leader
 from ottla.common.ids import TopicPartition
+from ottla.common.tasks import cancel_and_wait
 from ottla.console.messages.decoding import TruncatedBytes
 from ottla.protocol.errors import CorruptMessage, InvalidRecord, KafkaError, OffsetOutOfRange
 from ottla.protocol.fetch_client import Fetched, FetchPartitionRequest, FetchSettings, Topic
@@ -67,9 +68,7 @@ async def read(
             for chunk in chunks:
                 yield chunk
     finally:
-        if under_way is not None:
-            under_way.cancel()
-            await asyncio.gather(under_way, return_exceptions=True)
+        await cancel_and_wait(under_way)
 
 
 async def _round(

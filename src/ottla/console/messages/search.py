@@ -30,7 +30,7 @@ PROGRESS_EVERY_MS = 250
 ESCAPE = b"\\u"
 HELD_BYTES = 64 * 1024 * 1024
 """Of hits, before they are handed out."""
-FIRST_WINDOW, LARGEST_WINDOW = 1_000, 1_000_000
+INITIAL_WINDOW, MAX_WINDOW = 1_000, 1_000_000
 """Offsets that are scanned before the hits among them are handed out, the newest first."""
 WINDOW_MS = 500
 KEPT_BYTES = 64 * 1024
@@ -137,8 +137,8 @@ async def search_back(
     firsts = {index: first for index, (first, _) in ranges.items()}
     began = reported_ms = clock.mono_ms()
     state = Progress(0, sum(max(0, tops[index] - first) for index, first in firsts.items()), 0, 0.0)
-    window = least = max(1, FIRST_WINDOW // max(1, len(ranges)))
-    most = max(least, LARGEST_WINDOW // max(1, len(ranges)))
+    window = least = max(1, INITIAL_WINDOW // max(1, len(ranges)))
+    most = max(least, MAX_WINDOW // max(1, len(ranges)))
     while state.found < limit and any(tops[index] > first for index, first in firsts.items()):
         window_began = clock.mono_ms()
         ends = {index: top for index, top in tops.items() if top > firsts[index]}
@@ -236,7 +236,8 @@ class Matched(NamedTuple):
 def matches(chunk: Chunk, reading: Reading, expression: Expression) -> Matched:
     """Look for the messages of a chunk that match."""
     is_as_written = not {reading.key_format, reading.value_format} & {"hex", "base64"}
-    needles = expression.needles if is_as_written else ()
+    shows_all = not reading.masking  # how fast batches are skipped would tell which hidden texts exist
+    needles = expression.needles if is_as_written and shows_all else ()
     skips_batches = needles and not reading.decoder.has_registry
     test = expression.test
     hits: list[Message] = []

@@ -42,13 +42,14 @@
 
   // Clicks: dialogs, menu, copy, toggles.
   document.addEventListener("click", (event) => {
-    const target = event.target.closest("[data-open],[data-close],[data-copy],.menu,#theme,#save-filter,#search-cancel,#tail-pause,#scan-start,#scan-cancel,[data-range]");
+    const target = event.target.closest("[data-open],[data-close],[data-copy],.menu,#theme,#all-filters,#save-filter,#search-cancel,#tail-pause,#scan-start,#scan-cancel,[data-range]");
     $$("details.more[open]").forEach((each) => { if (!each.contains(event.target)) each.open = false; });
     if (!target) return;
     if (target.dataset.open) { const dialog = document.getElementById(target.dataset.open); if (dialog) dialog.showModal(); }
     else if ("close" in target.dataset) target.closest("dialog").close();
     else if ("copy" in target.dataset) copyValue(target);
     else if (target.id === "theme") switchTheme();
+    else if (target.id === "all-filters") { $("#filters").classList.add("open"); $("#filters [name=partition]").focus(); }
     else if (target.id === "save-filter") saveFilter();
     else if (target.id === "search-cancel") stopSearch("cancelled");
     else if (target.id === "tail-pause") pauseTail(target);
@@ -279,6 +280,7 @@
   };
   let tailing = null, isResting = false, tailTotals = { written: 0, skipped: 0 };
   const restTail = () => { if (tailing) { tailing.close(); tailing = null; isResting = true; } };
+  const tailState = (word, style) => { $("#tail-state").textContent = word; $("#tail-state").className = "badge " + style; };
   const startTail = (box) => {
     isResting = false;
     tailing = new EventSource(box.dataset.src);
@@ -290,13 +292,13 @@
       $("#tail-text").textContent = `${rate(tick.rate)} records/s; ${since}`;
     });
     tailing.addEventListener("problem", (event) => { $("#tail-text").textContent = JSON.parse(event.data); });
-    tailing.onerror = () => { $("#tail-state").textContent = "interrupted"; };
-    tailing.onopen = () => { $("#tail-state").textContent = "live"; };
+    tailing.onerror = () => tailState("interrupted", "bad");
+    tailing.onopen = () => tailState("live", "good");
     addEventListener("pagehide", () => tailing && tailing.close());
   };
   const pauseTail = (button) => {
     const box = $("#tail");
-    if (tailing) { tailing.close(); tailing = null; button.textContent = "Continue"; $("#tail-state").textContent = "paused"; }
+    if (tailing) { tailing.close(); tailing = null; button.textContent = "Continue"; tailState("paused", "calm"); }
     else { startTail(box); button.textContent = "Pause"; }
   };
 

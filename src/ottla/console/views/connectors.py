@@ -33,20 +33,31 @@ def _connect(ctx: Context) -> ConnectClient:
 async def connectors(ctx: Context) -> Data:
     """Return the connectors and their states."""
     connect = ctx.console.connects.get(ctx.live.name)
-    page: Data = {"is_configured": False, "connectors": [], "plugins": [], "url_of_connect": "", "reason": ""}
+    page: Data = {
+        "is_configured": False,
+        "is_lost": False,
+        "connectors": [],
+        "plugins": [],
+        "url_of_connect": "",
+        "reason": "",
+    }
     if connect is None:
         hint = "Start one with “ottla up --connect”, or “ottla connect serve” and the console with --connect."
         return {**page, "reason": hint}
     try:
         found = await connect.connectors()
     except ServiceUnavailable as error:
-        return {**page, "reason": f"{error}. Start one: ottla connect serve"}
+        return {
+            **page,
+            "is_lost": True,
+            "reason": f"{error}. Start it (ottla connect serve), or correct its URL.",
+        }
     return {
+        **page,
         "is_configured": True,
         "url_of_connect": connect.url,
         "connectors": [_row(name, each) for name, each in sorted(found.items())],
         "plugins": await connect.plugins(),
-        "reason": "",
     }
 
 

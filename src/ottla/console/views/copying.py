@@ -10,7 +10,7 @@ from ottla.console.table import Action, Form, Outcome, Parameter, Section, UserE
 from ottla.console.views.messages import FILTER_QUERY, READ_QUERY, check_messages_shown, scan_of
 
 USUAL, MAX_COPIED = 1_000, 100_000
-LONGEST_MS = 45_000
+MAX_DURATION_MS = 45_000
 """Browsers and this server wait no longer than a minute."""
 
 
@@ -42,7 +42,7 @@ async def copy(ctx: Context, form: Form) -> Outcome:
 async def _write(ctx: Context, target: str, scan: AsyncIterator[Progress]) -> tuple[int, Progress]:
     """Write what a scan finds; return how much that is, and how far the scan came in the time it has."""
     producer, clock = await ctx.live.producer(), ctx.live.clock
-    copied, until = 0, clock.mono_ms() + LONGEST_MS
+    copied, until = 0, clock.mono_ms() + MAX_DURATION_MS
     async for progress in scan:
         if any(each.masking for each in progress.hits):
             raise UserError("Some of these messages come from a topic whose parts are masked.", status=403)

@@ -39,6 +39,8 @@ MAX_COLUMNS = 12
 MAX_EXPORTED = 10_000_000
 DETAIL_BYTES = 64 * 1024
 ALL_BYTES = 8 * 1024 * 1024
+INLINE_BYTES = 1024 * 1024
+"""Larger values are loaded as pages of their own, so that several of them do not add up in one."""
 SEARCHED_BYTES = 32 * 1024 * 1024
 """Larger values are searched in their beginning only, which the progress says: parsing takes memory."""
 BLANK = {
@@ -244,21 +246,14 @@ async def searching(ctx: Context) -> Download:
     check_messages_shown(ctx)
     limit = ctx.number("limit", SHOWN, least=1, most=MAX_SHOWN)
     scan = await scan_of(ctx, limit, newest_first=True)
-    return Download(sse.CONTENT_TYPE, None, sse.kept_alive(_search_events(ctx, scan)))
+    return Download(sse.CONTENT_TYPE, None, sse.kept_alive(sse.reported(_search_events(ctx, scan))))
 
 
 async def _search_events(ctx: Context, scan: AsyncIterator[Progress]) -> AsyncIterator[bytes]:
-    try:
-        async for progress in scan:
-            if progress.hits:
-                yield sse.event("rows", _rows(ctx, progress.hits))
-            yield sse.event(
-                "progress", {**progress.as_json(), "cursor": positions.cursor_text(progress.cursor)}
-            )
-    except Exception as error:
-        yield sse.event("problem", str(error) or type(error).__name__)
-        raise
-    yield sse.event("end", {})
+    async for progress in scan:
+        if progress.hits:
+            yield sse.event("rows", _rows(ctx, progress.hits))
+        yield sse.event("progress", {**progress.as_json(), "cursor": positions.cursor_text(progress.cursor)})
 
 
 def _rows(ctx: Context, found: list[Message]) -> str:
@@ -280,18 +275,14 @@ async def tailing(ctx: Context) -> Download:
     check_messages_shown(ctx)
     _, found = await the_topic(ctx)
     chosen = _partitions(ctx) or [index for index, each in found.partitions.items() if each.leader >= 0]
-    return Download(sse.CONTENT_TYPE, None, sse.kept_alive(_tail_events(ctx, chosen)))
+    return Download(sse.CONTENT_TYPE, None, sse.kept_alive(sse.reported(_tail_events(ctx, chosen))))
 
 
 async def _tail_events(ctx: Context, chosen: list[int]) -> AsyncIterator[bytes]:
-    try:
-        async for update in tail(ctx.live, _reading(ctx), expression_of(ctx), chosen):
-            if update.messages:
-                yield sse.event("rows", _rows(ctx, list(reversed(update.messages))))
-            yield sse.event("tick", update.as_json())
-    except Exception as error:
-        yield sse.event("problem", str(error) or type(error).__name__)
-        raise
+    async for update in tail(ctx.live, _reading(ctx), expression_of(ctx), chosen):
+        if update.messages:
+            yield sse.event("rows", _rows(ctx, list(reversed(update.messages))))
+        yield sse.event("tick", update.as_json())
 
 
 async def export(ctx: Context) -> Download:
@@ -334,6 +325,7 @@ async def message(ctx: Context) -> Data:
         "pretty": {"key": found.key.pretty(), "value": found.value.pretty()},
         "can_load_more": found.value.is_cut and limit < ALL_BYTES,
         "all_bytes": ALL_BYTES,
+        "inline_bytes": INLINE_BYTES,
         "shown_bytes": limit,
         "is_masked": bool(found.masking),
         "leader_epoch": record.leader_epoch,

@@ -166,7 +166,7 @@ async def _events(ctx: Context) -> AsyncIterator[bytes]:
     sampler = ctx.console.samplers[ctx.live.name]
     while True:
         if shared.problem is not None:
-            yield sse.event("state", {"ok": False, "message": shared.problem})
+            yield sse.event("state", {"ok": False, "message": f"{shared.problem}".rstrip(".") + "."})
         elif shared.last is not None:
             yield sse.event("state", {"ok": True})
             yield sse.event("numbers", numbers(ctx, shared.last))

@@ -46,6 +46,7 @@ async def schemas(ctx: Context) -> Data:
         "deleted": [],
         "shows_deleted": ctx.query("deleted") == "true",
         "reason": "",
+        "is_lost": False,
     }
     if registry is None:
         hint = "Start one with “ottla registry serve”, and the console with --registry URL."
@@ -59,7 +60,12 @@ async def schemas(ctx: Context) -> Data:
         if page["shows_deleted"]:
             page["deleted"] = [each for each in await registry.deleted_subjects() if wanted in each.lower()]
     except ServiceUnavailable as error:
-        return {**page, "is_configured": False, "reason": f"{error}. Start one: ottla registry serve"}
+        return {
+            **page,
+            "is_configured": False,
+            "is_lost": True,
+            "reason": f"{error}. Start it (ottla registry serve), or correct its URL.",
+        }
     latest = await registry.latest_of(names[:MAX_DESCRIBED])
     rows = [
         {

@@ -28,19 +28,14 @@ async def scan(ctx: Context) -> Download:
     _, found = await the_topic(ctx)
     ranges = await ranges_of(ctx.admin.cluster, found.name)
     counted = analyze(ctx.admin.cluster, found.name, ranges, ctx.live.clock)
-    return Download(sse.CONTENT_TYPE, None, sse.kept_alive(_events(ctx, counted)))
+    return Download(sse.CONTENT_TYPE, None, sse.kept_alive(sse.reported(_events(ctx, counted))))
 
 
 async def _events(ctx: Context, counted: AsyncIterator[Statistics]) -> AsyncIterator[bytes]:
-    try:
-        async for each in counted:
-            numbers = each.as_json()
-            shown = render("parts/statistics.html", statistics=numbers)
-            yield sse.event("statistics", {"numbers": numbers, "html": shown})
-    except Exception as error:
-        yield sse.event("problem", str(error) or type(error).__name__)
-        raise
-    yield sse.event("end", {})
+    async for each in counted:
+        numbers = each.as_json()
+        shown = render("parts/statistics.html", statistics=numbers)
+        yield sse.event("statistics", {"numbers": numbers, "html": shown})
 
 
 SECTION = Section(

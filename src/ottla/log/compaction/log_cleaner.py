@@ -31,7 +31,7 @@ from ottla.protocol.errors import KafkaError, KafkaStorageError
 logger = logging.getLogger(__name__)
 
 _YIELD_S = 0.0002
-_LONGEST_PAUSE_S = 1.0
+_MAX_PAUSE_S = 1.0
 """How soon a change of log.cleaner.io.max.bytes.per.second is noticed by a cleaner that waits."""
 
 
@@ -67,8 +67,8 @@ class Throttle:
         if now_ms == self._last_ms:
             return
         ahead_s = self._ahead_s()
-        while ahead_s > _LONGEST_PAUSE_S:
-            self._pause(_LONGEST_PAUSE_S)
+        while ahead_s > _MAX_PAUSE_S:
+            self._pause(_MAX_PAUSE_S)
             ahead_s = self._ahead_s()
         self._pause(max(_YIELD_S, ahead_s))
         self._last_ms = self._clock.mono_ms()

@@ -1,4 +1,4 @@
-"""Tell intact batches from damaged bytes in a .log file after a crash."""
+"""Separate intact batches from damaged bytes in a .log file after a crash."""
 
 from __future__ import annotations
 

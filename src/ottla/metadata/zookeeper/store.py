@@ -150,7 +150,7 @@ class ZooKeeperStore:
         """Ask every server of `zookeeper.connect` for its role."""
         return await ask_servers(self._settings)
 
-    # What ZooKeeper tells
+    # Events of ZooKeeper
 
     def _on_connected(self, session_id: int) -> None:
         self._sessions.connected(session_id)

@@ -106,7 +106,7 @@ def _decompress_into(into: Callable[[Buffer, bytearray], int], data: Buffer, max
         try:
             written = into(data, out)
         except cramjam.DecompressionError as problem:
-            # The buffer was too small, or the data is bad: only the largest buffer tells which.
+            # The buffer was too small, or the data is bad: only the largest buffer shows which.
             if size >= max_bytes:
                 if "whole buffer" in str(problem):
                     raise _too_large(max_bytes) from None

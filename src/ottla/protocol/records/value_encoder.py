@@ -81,6 +81,10 @@ def encode_values(
     values: Sequence[bytes], keys: Sequence[bytes] | None = None, headers: Headers = ()
 ) -> bytes:
     """Return values as records in a batch, with offsets from 0 on; at most 2^20 of them."""
+    return b"".join(_encoded_parts(values, keys, headers))
+
+
+def _encoded_parts(values: Sequence[bytes], keys: Sequence[bytes] | None, headers: Headers) -> list[bytes]:
     tail = encode_headers(headers)
     parts: list[bytes] = []
     for fronts, start, stop in zip(
@@ -108,7 +112,8 @@ def encode_values(
         )
         parts.append(b"".join(chain.from_iterable(keyed_rows)))
     parts.append(tail)
-    return b"".join(parts)[len(tail) :]
+    parts[0] = parts[0][len(tail) :]
+    return parts
 
 
 def encode_value_batch(
@@ -119,9 +124,9 @@ def encode_value_batch(
     headers: Headers = (),
 ) -> bytearray:
     """Return the batch of one or more values, without a producer id; `keys` has the key of each."""
-    records = encode_values(values, keys, headers)
-    batch = bytearray(HEADER_BYTES)
-    batch += compress(codec, records) if codec else records
+    parts = _encoded_parts(values, keys, headers)
+    records = [compress(codec, b"".join(parts))] if codec else parts
+    batch = bytearray().join((bytes(HEADER_BYTES), *records))
     HEADER.pack_into(
         *(batch, 0, 0, len(batch) - LOG_OVERHEAD, -1, 2, 0, codec, len(values) - 1),
         *(timestamp_ms, timestamp_ms, -1, -1, -1, len(values)),

@@ -166,7 +166,7 @@ def _smallest_field(spec: FieldSpec, flexible: bool) -> int:
 _MILLISECOND = timedelta(milliseconds=1)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _LATEST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
-_LONGEST_MS = (timedelta.max - timedelta(days=1)) // _MILLISECOND
+_MAX_MS = (timedelta.max - timedelta(days=1)) // _MILLISECOND
 _INT32_MAX = 2**31 - 1
 _ZERO_ID = bytes(16)
 
@@ -182,7 +182,7 @@ _ERROR_CODES = _ErrorCodes({int(code): code for code in ErrorCode})
 
 
 def _to_timedelta(value: int) -> timedelta:
-    return timedelta(milliseconds=max(-_LONGEST_MS, min(value, _LONGEST_MS)))
+    return timedelta(milliseconds=max(-_MAX_MS, min(value, _MAX_MS)))
 
 
 def _from_timedelta_i32(value: timedelta) -> int:

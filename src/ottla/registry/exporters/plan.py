@@ -62,7 +62,7 @@ class Copy:
 
 
 def is_selected(exporter: Exporter, subject: str) -> bool:
-    """Tell whether `subjects` names a subject: exactly, by a prefix with `*`, or in all contexts (`:*:`)."""
+    """Return whether `subjects` has a subject: exactly, by a prefix with `*`, or in all contexts (`:*:`)."""
     found = parse_subject(subject)
     for pattern in exporter.subjects:
         wanted = parse_subject(pattern)

@@ -15,6 +15,7 @@ from typing import Protocol, Self
 from ottla.client import ClientError, KafkaError
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.log_limit import RepeatedWarnings
+from ottla.common.tasks import cancel_and_wait
 from ottla.http.errors import HttpError
 from ottla.registry.exporters import decisions
 from ottla.registry.exporters.copier import Copier, ExportFailed
@@ -30,7 +31,7 @@ EVERY_S = 1.0
 
 
 class Elected(Protocol):
-    """Tells whether this process is the one that copies."""
+    """Whether this process is the one that copies."""
 
     @property
     def is_leader(self) -> bool:
@@ -71,9 +72,7 @@ class ExporterRunner:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     async def _run(self) -> None:
         while True:

@@ -28,7 +28,7 @@ MAX_DIFFERENCES = 200
 MAX_MESSAGES_CHARS = 1 << 20
 """How long the messages about them are together."""
 MAX_ERROR_CHARS = 2_000
-"""How much is told of what is wrong with a schema: some errors repeat what they are about."""
+"""The longest error about a schema, in characters: some errors repeat the schema."""
 MAX_REPEATED_CHARS = 4 << 20
 """Longest text of all second definitions of Avro types, which are compared with the first ones."""
 
@@ -36,7 +36,7 @@ _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
 class InvalidSchema(Exception):
-    """Raised for a text that is no valid schema; the message tells what is wrong."""
+    """Raised for a text that is no valid schema; the message says what is wrong."""
 
 
 class TooComplex(Exception):

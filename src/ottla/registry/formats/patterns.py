@@ -43,7 +43,7 @@ def _matcher(pattern: str) -> Any:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Tell whether the pattern occurs in the text; a pattern that cannot be understood occurs nowhere."""
+    """Return whether the pattern occurs in the text; a pattern that cannot be understood occurs nowhere."""
     try:
         return bool(_matcher(pattern).is_valid(text))
     except (ValueError, OverflowError):
@@ -236,7 +236,7 @@ def _category(category: Any) -> frozenset[int]:
 
 
 def _has_ambiguous_loop(automaton: _Automaton) -> bool:
-    """Tell whether a state reaches itself by one text in two ways: exponential ambiguity."""
+    """Return whether a state reaches itself by one text in two ways: exponential ambiguity."""
     components = _components([list(each) for each in automaton.follow])
     for left, targets in enumerate(automaton.follow):
         for right, ways in targets.items():

@@ -45,7 +45,7 @@ class Kek:
         return found
 
     def is_equivalent(self, other: Kek) -> bool:
-        """Tell whether both are the same but for deletion."""
+        """Return whether both are the same but for deletion."""
         return self.content() == other.content()
 
 

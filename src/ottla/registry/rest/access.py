@@ -128,7 +128,7 @@ FOR_ALL = frozenset(
 
 
 class SubjectAccess:
-    """Refuses requests that the ACLs do not allow, and tells handlers what they may show."""
+    """Refuses requests that the ACLs do not allow, and lets handlers filter what they show."""
 
     def __init__(self, acls: Acls, state: Callable[[], RegistryState]) -> None:
         self._acls = acls

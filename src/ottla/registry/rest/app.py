@@ -141,7 +141,7 @@ class SchemaResponseCache:
 
 
 def _takes_v1(scope: Scope) -> bool:
-    """Tell whether the client surely accepts our own media type."""
+    """Return whether the client surely accepts our own media type."""
     for name, value in scope["headers"]:
         if name == b"accept":
             return value == b"*/*" or bool(value.startswith(V1_JSON.encode()))

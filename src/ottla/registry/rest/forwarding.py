@@ -27,7 +27,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def changes(request: Request) -> bool:
-    """Tell whether a request may change schemas, configs, modes, keys or exporters."""
+    """Return whether a request may change schemas, configs, modes, keys or exporters."""
     if request.method in ("PUT", "DELETE"):
         return True
     if request.method != "POST":

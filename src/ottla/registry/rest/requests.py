@@ -131,7 +131,7 @@ def id_of(value: str) -> int:
 
 
 def _is_number(value: str) -> bool:
-    """Tell whether a text is a number, and not so long that reading it would fail or take its time."""
+    """Return whether a text is a number, and not so long that reading it would fail or take its time."""
     return _NUMBER.fullmatch(value) is not None
 
 

@@ -44,7 +44,7 @@ class SchemaRoutes:
         routes.add("POST", "/schemas/ids/{id}/decode", self.decode)
 
     async def decode(self, request: Request) -> Response:
-        """Tell which records do not decode with a schema; ours, for brokers that validate."""
+        """Return which records do not decode with a schema; ours, for brokers that validate."""
         state, found = await self._find(request)
         try:
             for _ in split(request.body):

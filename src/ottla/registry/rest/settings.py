@@ -125,11 +125,11 @@ class SettingRoutes:
     # Compatibility
 
     async def test_all(self, request: Request) -> Response:
-        """Tell whether a schema is compatible with the versions of a subject."""
+        """Return whether a schema is compatible with the versions of a subject."""
         return await self._test(request, None)
 
     async def test_one(self, request: Request) -> Response:
-        """Tell whether a schema is compatible with one version."""
+        """Return whether a schema is compatible with one version."""
         return await self._test(request, version_of(request.params["version"]))
 
     async def _test(self, request: Request, version: int | None) -> Response:

@@ -51,7 +51,7 @@ Users = Callable[[str], list[Json] | None]
 
 
 def used_by(state: RegistryState, request: Request) -> Users | None:
-    """Return what tells which topics use a subject, None if it is not asked for; None if nothing is filtered.
+    """Return a filter for topics that use a subject; None if nothing is filtered.
 
     `lifecycle=NONE` asks for subjects that no topic uses.
     """

@@ -30,7 +30,7 @@ _Waiting = list[tuple[AvroType, int, int]]
 
 
 class _Malformed(Exception):
-    """The data ends too early, or makes no sense: fastavro tells what is wrong."""
+    """The data ends too early, or makes no sense: fastavro says what is wrong."""
 
 
 class AvroBounds:
@@ -179,7 +179,7 @@ def _is_decimal(node: AvroType) -> bool:
 
 
 def _has_cycle(types: Sequence[AvroType]) -> bool:
-    """Tell whether a type contains itself, however far within."""
+    """Return whether a type contains itself, however far within."""
     left = {id(each): each for each in types}
     while left:
         leaves = [

@@ -33,7 +33,7 @@ from ottla.spark.source.record_filter import WHERE, RecordFilter, parse_where
 
 EARLIEST, LATEST = -2, -1
 
-LONGEST_WAIT_MS = 100
+MAX_WAIT_MS = 100
 """How long `latestOffset` waits for new records: other sources of the query, and its stop, wait with it."""
 PARTITION_FETCH_BYTES = 4 * 1024 * 1024
 
@@ -146,7 +146,7 @@ def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sourc
         group_id=given.client_values.get("group.id"),
         group_prefix=given.value(GROUP_ID_PREFIX),
         commits_progress=given.value(COMMIT_PROGRESS),
-        wait_ms=consumer.fetch_max_wait_ms if wait_ms is not None else LONGEST_WAIT_MS,
+        wait_ms=consumer.fetch_max_wait_ms if wait_ms is not None else MAX_WAIT_MS,
         record_filter=parse_where(given.text(WHERE)),
     )
 

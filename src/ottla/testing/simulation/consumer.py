@@ -68,10 +68,14 @@ class SimConsumer:
         if answer is None:
             return None
         if answer.error_code is ErrorCode.offset_out_of_range:
-            self.problems.append(
-                f"{self._name}: broker {node_id} says that {place} has no offset {self.positions[place]}"
-            )
+            await self._on_out_of_range(place, node_id)
         return answer if answer.error_code is ErrorCode.none else None
+
+    async def _on_out_of_range(self, place: TopicPartition, node_id: int) -> None:
+        """Report a broker that has not what is read next: nothing is deleted."""
+        self.problems.append(
+            f"{self._name}: broker {node_id} says that {place} has no offset {self.positions[place]}"
+        )
 
     def _take(self, place: TopicPartition, answer: Any, leader_epoch: int) -> None:
         position = self.positions[place]

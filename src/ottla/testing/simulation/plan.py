@@ -183,7 +183,7 @@ def make_compaction_plan(seed: int, nodes: int | None = None) -> Plan:
         if each.kind not in unsuited
     ]
     configs = {
-        "cleanup.policy": "compact",
+        "cleanup.policy": Random(f"policy {seed}").choice(("compact", "compact", "compact,delete", "delete")),
         "segment.bytes": chance.choice((300, 600, 1_200)),
         "min.cleanable.dirty.ratio": chance.choice(("0.01", "0.3")),
         "delete.retention.ms": 3_600_000 if keeps_tombstones else chance.choice((0, 100, 500)),

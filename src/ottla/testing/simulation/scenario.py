@@ -254,7 +254,7 @@ class Scenario:
     async def _read_everything(self) -> dict[TopicPartition, list[Read]]:
         """Read all partitions from the start, with a reader that nothing happened to."""
         client = self.cluster.new_client()
-        reader = SimConsumer(client, self.history, "last", dict.fromkeys(self.places, 0))
+        reader = self._new_reader(client)
         reading = client.process.spawn(reader.run())
         ends = {place: self._end_of(place) for place in self.places}
         await self.cluster.wait_until(
@@ -268,6 +268,9 @@ class Scenario:
         for producer in self.producers:
             self.violations += [Violation("wrong-answer", problem) for problem in producer.problems]
         return reader.records
+
+    def _new_reader(self, client: SimClient) -> SimConsumer:
+        return SimConsumer(client, self.history, "last", dict.fromkeys(self.places, 0))
 
     async def _read_commits(self) -> dict[tuple[str, TopicPartition], int] | None:
         """Stop the members, and read what they have committed."""

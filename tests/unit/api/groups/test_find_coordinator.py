@@ -87,7 +87,7 @@ async def test_in_place_of_a_dead_coordinator_the_next_one_is_waited_for(
 
 
 @pytest.mark.parametrize("limit", ["MAX_WAIT_S", "MAX_HOLD_S"])
-async def test_nobody_waits_forever_for_another_coordinator(
+async def test_waiting_for_another_coordinator_has_a_limit(
     bench: CoordinatorBench, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     """Nor does a request behind it, as long as it could."""

@@ -47,7 +47,7 @@ async def test_a_member_must_join_again(bench: CoordinatorBench) -> None:
     parked.cancel()
 
 
-async def test_a_coordinator_that_is_loading_worries_nobody(bench: CoordinatorBench) -> None:
+async def test_heartbeats_succeed_while_the_coordinator_loads(bench: CoordinatorBench) -> None:
     member_id = await stable_member(bench)
     await bench.stop()
     await bench.start()

@@ -16,7 +16,7 @@ from ottla.protocol.schema.messages import request_class, request_encoder, respo
 VERSION = 9
 
 
-async def test_nobody_produces_to_the_offsets_topic(bench: CoordinatorBench) -> None:
+async def test_clients_cannot_produce_to_the_offsets_topic(bench: CoordinatorBench) -> None:
     timeout = timedelta(seconds=1)
     request_type = request_class(ApiKey.PRODUCE, VERSION)
     module = __import__(request_type.__module__, fromlist=["PartitionProduceData", "TopicProduceData"])
@@ -34,7 +34,7 @@ async def test_nobody_produces_to_the_offsets_topic(bench: CoordinatorBench) -> 
     assert bench.records() == []
 
 
-async def test_whoever_asks_for_the_offsets_topic_first_gets_the_real_one() -> None:
+async def test_the_first_request_for_the_offsets_topic_creates_the_real_one() -> None:
     bench = CoordinatorBench()
     await bench.start()
     module = __import__("kio.schema.metadata.v12.request", fromlist=["MetadataRequestTopic"])

@@ -54,7 +54,7 @@ async def test_an_administrator_removes_a_static_member(bench: CoordinatorBench)
     ]
 
 
-async def test_nobody_is_in_a_group_that_does_not_exist(bench: CoordinatorBench) -> None:
+async def test_a_group_that_does_not_exist_has_no_members(bench: CoordinatorBench) -> None:
     answer = await bench.ask(leave(("a", None), ("b", None), group_id="other"))
     assert answer.error_code == ErrorCode.none
     assert [each.error_code for each in answer.members] == [ErrorCode.unknown_member_id] * 2

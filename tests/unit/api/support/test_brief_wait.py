@@ -19,7 +19,7 @@ LATER_S = 1.0
     ("held_up_after_s", "answered_after_s"),
     [(None, MAX_WAIT_S), (0.0, MAX_HOLD_S), (LATER_S, LATER_S + MAX_HOLD_S), (MAX_WAIT_S, MAX_WAIT_S)],
 )
-def test_a_request_waits_as_long_as_it_disturbs_nobody(
+def test_a_request_waits_while_no_other_is_behind_it(
     held_up_after_s: float | None, answered_after_s: float
 ) -> None:
     loop = SimLoop(1)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.console.messages.making import TOPIC, made
 
-from ottla.console.messages.decoding import MAX_UNPACKINGS, MessageDecoder, hex_dump, hex_row
+from ottla.console.messages.decoding import MAX_UNPACKINGS, Decoded, MessageDecoder, hex_dump, hex_row
 from ottla.console.messages.json_path import JsonPath
-from ottla.console.messages.masking import Mask
+from ottla.console.messages.masking import Mask, Masking
 from ottla.console.messages.message import Message, Reading
 from ottla.spark.pipelines.records import SOURCE_TOPIC
 
@@ -150,3 +150,12 @@ def test_dead_letters_are_masked_as_in_the_topic_that_they_come_from() -> None:
 
 def test_a_list_shows_binary_values_without_the_offsets_of_a_dump() -> None:
     assert hex_row(hex_dump(bytes(range(18)))) == bytes(range(18)).hex(" ")
+
+
+def test_a_problem_of_a_masked_value_does_not_quote_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Decoded("json", "", 20, {"card": "4111"}, "it does not fit its schema: '4111' is no number")
+    monkeypatch.setattr(MessageDecoder, "decode", lambda *_, **__: found)
+    reading = Reading(TOPIC, masking=Masking((Mask.parse(f"{TOPIC}:$.card"),)))
+    value = Message(made(b"{}").record, reading).as_json()["value"]
+    assert "4111" not in str(value)
+    assert value["problem"] == "it does not fit its schema"

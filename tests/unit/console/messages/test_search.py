@@ -15,6 +15,7 @@ from ottla.common.ids import TopicPartition
 from ottla.console.messages import search
 from ottla.console.messages.decoding import MessageDecoder, TruncatedBytes
 from ottla.console.messages.expression import everything, parse
+from ottla.console.messages.masking import Mask, Masking
 from ottla.console.messages.message import Message, Reading
 from ottla.console.messages.positions import Offsets
 from ottla.console.messages.reader import Chunk, records_of, shortened
@@ -129,7 +130,7 @@ async def test_a_search_back_finds_each_match_once_the_newest_of_a_partition_fir
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "read", _reader(times))
-        patch.setattr(search, "FIRST_WINDOW", 6)
+        patch.setattr(search, "INITIAL_WINDOW", 6)
         patch.setattr(search, "HELD_BYTES", 1_000)
         found = [each for page in await _pages_back(times, limit) for each in page]
     matching = {
@@ -147,3 +148,19 @@ async def test_a_search_back_shows_the_newest_first(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(search, "read", _reader(times))
     pages = await _pages_back(times, 4)
     assert pages[:2] == [[(1, 2), (0, 2), (1, 1), (0, 1)], [(1, 0), (0, 0)]]
+
+
+def test_a_search_of_masked_values_takes_as_long_whether_a_hidden_text_exists_or_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: list[int] = []
+    monkeypatch.setattr(
+        search, "Message", lambda record, reading: looked_at.append(record.offset) or Message(record, reading)
+    )
+    masking = Masking((Mask.parse(f"{TOPIC}:$.card"),))
+    for text in ("4111-1111", "4222-2222"):
+        chunk = chunk_of(2, b'{"card": "4111-1111"}')
+        found = search.matches(chunk, Reading(TOPIC, masking=masking), parse(f"value CONTAINS '{text}'"))
+        assert found.hits == []
+        assert looked_at == list(range(6))
+        looked_at.clear()

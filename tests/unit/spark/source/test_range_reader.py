@@ -150,7 +150,7 @@ async def test_what_does_not_come_is_said_when_the_time_is_up(answer: list[dict[
         await _read(reader)
 
 
-async def test_whoever_refuses_an_offset_that_is_there_is_asked_again() -> None:
+async def test_a_broker_that_refuses_an_existing_offset_is_asked_again() -> None:
     refused = _empty(0)._replace(error_code=int(ErrorCode.offset_out_of_range))
     reader = _asked([lambda _: [refused]] * 5 + [lambda _: [_sent(0, 0, END)]])
     assert await _read(reader) == [b"0.%d" % at for at in range(END)]

@@ -154,7 +154,7 @@ def test_tasks_of_a_process_belong_to_it_and_others_run_on() -> None:
     assert ticks == ["other"]
 
 
-def test_an_exception_that_nobody_handles_is_kept() -> None:
+def test_an_unhandled_exception_is_kept() -> None:
     loop = SimLoop(1)
 
     async def main() -> None:

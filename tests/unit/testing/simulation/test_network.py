@@ -76,7 +76,7 @@ def test_bytes_arrive_late_and_in_order() -> None:
     assert play(main).at_server.received == bytes(range(50))
 
 
-def test_nobody_listens_and_nobody_can_be_reached() -> None:
+def test_connecting_fails_without_a_listener_and_over_a_cut_link() -> None:
     async def main(world: World) -> None:
         with pytest.raises(ConnectionRefusedError):
             await world.loop.create_connection(Collector, "s", 1)

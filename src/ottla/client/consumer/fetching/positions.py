@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LONGEST_REST_S = 1.0
+MAX_WAIT_S = 1.0
 
 
 class NoOffset(ClientError):
@@ -119,7 +119,7 @@ class Positions:
         self._found = asyncio.Event()
         if not open_ones:
             return None
-        return max(0.001, min(LONGEST_REST_S, min(s.retry_at for s in open_ones) - self._loop.time()))
+        return max(0.001, min(MAX_WAIT_S, min(s.retry_at for s in open_ones) - self._loop.time()))
 
     async def _try(
         self, find: Callable[[list[PartitionState]], Awaitable[None]], states: list[PartitionState]

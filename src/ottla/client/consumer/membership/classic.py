@@ -39,6 +39,7 @@ from ottla.client.consumer.subscription import Topics
 from ottla.client.coordinators import Coordinators
 from ottla.client.errors import ClientError, raise_for
 from ottla.common.ids import TopicPartition
+from ottla.common.tasks import cancel_and_wait
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -118,8 +119,7 @@ class ClassicProtocolMembership(Membership):
                     if not await self._recover(error):
                         return
         finally:
-            beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
+            await cancel_and_wait(beating)
 
     async def leave(self) -> None:
         """Leave the group at once instead of by a session timeout; a static member stays."""

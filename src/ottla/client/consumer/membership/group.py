@@ -20,6 +20,7 @@ from ottla.client.consumer.subscription import Topics
 from ottla.client.coordinators import Coordinators
 from ottla.client.errors import ClientError
 from ottla.common.ids import TopicPartition
+from ottla.common.tasks import cancel_and_wait
 from ottla.protocol.errors import KafkaError
 
 log = logging.getLogger(__name__)
@@ -101,9 +102,7 @@ class Group:
 
     async def leave(self) -> None:
         """Commit (with enable_auto_commit), call the listener, leave the group; at most a few seconds."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self._revoke_all()

@@ -20,6 +20,7 @@ from ottla.client.consumer.fetching.partition_state import PendingLookup
 from ottla.client.consumer.membership.listener import Caller, RebalanceListener, WrongUse
 from ottla.client.errors import ClientClosed, ClientError
 from ottla.common.ids import TopicPartition
+from ottla.common.tasks import cancel_and_wait
 from ottla.protocol.errors import KafkaError
 
 Step = Callable[[], Coroutine[Any, Any, None]]
@@ -87,8 +88,7 @@ class RebalanceTaskQueue:
         """Cancel the running step."""
         self._is_closed = True
         if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+            await cancel_and_wait(self._running)
             self._running = None
 
 

@@ -163,7 +163,7 @@ def behind(rows: list[Row], after: int, upto: int | None) -> list[Row]:
 
 
 def is_visible(snapshot: str, xid: int) -> bool:
-    """Tell whether a snapshot (xmin:xmax:running) shows what a transaction did; numbers wrap at 32 bits."""
+    """Return whether a snapshot (xmin:xmax:running) shows what a transaction did; numbers wrap at 32 bits."""
     low, high, running = snapshot.split(":")
     full = int(low) & ~0xFFFFFFFF | xid
     if full < int(low) - (1 << 31):

@@ -10,7 +10,7 @@ _LONG_LIMIT = 1 << 63
 
 
 def valid_default(node: AvroType, value: Json) -> bool:
-    """Tell whether a default is a value of the type; a union's may be one of any branch, as in Avro 1.12."""
+    """Return whether a default is a value of the type; a union's may be of any branch, as in Avro 1.12."""
     return _DefaultCheck().valid(node, value)
 
 

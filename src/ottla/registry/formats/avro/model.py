@@ -13,7 +13,7 @@ NAMED = frozenset({"record", "enum", "fixed"})
 
 @dataclass(slots=True, eq=False)
 class Field:
-    """One field of a record. `has_default` tells a default of null from no default."""
+    """One field of a record. `has_default` separates a default of null from no default."""
 
     name: str
     type: AvroType

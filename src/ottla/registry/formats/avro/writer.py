@@ -113,7 +113,7 @@ class _Writer:
 
 
 def has_logical_type(node: AvroType) -> bool:
-    """Tell whether the type's logicalType is one of Avro's and fits the type."""
+    """Return whether the type's logicalType is one of Avro's and fits the type."""
     name = node.props.get("logicalType")
     if not isinstance(name, str) or node.kind not in _LOGICAL_BASES.get(name, ()):
         return False

@@ -76,7 +76,7 @@ class Comparison:
         return {key: found for key, found in self._known.items() if not self.fits(found)}
 
     def fits(self, found: Found) -> bool:
-        """Tell whether all differences are compatible."""
+        """Return whether all differences are compatible."""
         return all(each.type in self.compatible for each in found)
 
     def start(self, pair: Pair) -> Found | Steps:

@@ -208,7 +208,7 @@ class Loader(LoaderBase):
         if "pattern" in source:
             node.pattern = need(source["pattern"], str, "pattern")
         if need(source.get("format", ""), str, "format") in FORMATS[self._draft]:
-            node.limits["format"] = source["format"]  # not compared, but tells members of combinations apart
+            node.limits["format"] = source["format"]  # not compared, but makes members of combinations differ
         return node
 
     def _build_object(self, source: dict[str, Json]) -> Node:

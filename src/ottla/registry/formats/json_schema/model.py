@@ -13,7 +13,7 @@ from ottla.registry.formats.json_text import Json
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One schema. `kind` tells which of the attributes count."""
+    """One schema. `kind` says which of the attributes apply."""
 
     kind: str
     # "empty", "true", "false", "string", "number", "boolean", "null", "const", "enum", "combined", "not",
@@ -51,7 +51,7 @@ class Node:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the node permits everything."""
+        """Return whether the node permits everything."""
         return self.kind in ("empty", "true")
 
 

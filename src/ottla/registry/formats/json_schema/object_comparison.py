@@ -35,7 +35,7 @@ def compare_objects(comparison: Comparison, out: Differences, original: Node, up
 
 
 def is_open(node: Node) -> bool:
-    """Tell whether properties or items that are not listed may be anything."""
+    """Return whether properties or items that are not listed may be anything."""
     if not node.open or node.additional is not None or node.patterns:
         return False
     return node.unevaluated is None or node.unevaluated.is_empty

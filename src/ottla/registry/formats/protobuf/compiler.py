@@ -22,7 +22,7 @@ _SERIALIZED = re.compile(rb"AddSerializedFile\((b'.*')\)$|AddSerializedFile\((b\
 
 
 def is_safe_name(name: str) -> bool:
-    """Tell whether an import names a file below the folder: not absolute, no dots, nothing unprintable."""
+    """Return whether an import names a file below the folder: not absolute, no dots, nothing unprintable."""
     path = PurePosixPath(name)
     return (
         0 < len(name) <= 255

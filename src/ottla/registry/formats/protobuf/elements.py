@@ -138,7 +138,7 @@ class Message:
 
     @property
     def is_map_entry(self) -> bool:
-        """Tell whether the message stands for the entries of a map, as descriptors have it."""
+        """Return whether the message stands for the entries of a map, as descriptors have it."""
         return any(o.name == "map_entry" and o.value == Word("BOOLEAN", "true") for o in self.options)
 
 

@@ -52,7 +52,7 @@ class Tokens:
 
     @property
     def at_end(self) -> bool:
-        """Tell whether everything was read."""
+        """Return whether everything was read."""
         return not self._kind
 
     def peek(self) -> str:
@@ -60,7 +60,7 @@ class Tokens:
         return self._token
 
     def at_string(self) -> bool:
-        """Tell whether a quoted string follows."""
+        """Return whether a quoted string follows."""
         return self._kind == "string"
 
     def accept(self, token: str) -> bool:

@@ -79,6 +79,6 @@ def _shown(value: Any) -> str:
 
 
 def is_replay(rule_name: str | None, headers: Headers) -> bool:
-    """Tell whether a record comes from a topic of dead letters, because of this rule."""
+    """Return whether a record comes from a topic of dead letters, because of this rule."""
     named = [value for name, value in headers if name == RULE_NAME]
     return bool(named) and named[-1] == (rule_name or "").encode()

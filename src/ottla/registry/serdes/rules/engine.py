@@ -116,7 +116,7 @@ def _action(rule: Rule, mode: str, error: Exception | None) -> str:
 
 
 def _is_repeated(rules: Sequence[Rule], at: int, mode: str) -> bool:
-    """Tell whether another rule transforms the same tagged fields: the first in writing order counts."""
+    """Return whether another rule transforms the same tagged fields: the first in writing order counts."""
     rule = rules[at]
     if not rule.get("tags") or rule.get("kind") == CONDITION:
         return False

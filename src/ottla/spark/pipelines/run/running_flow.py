@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ottla.common.backoff import doubled
 from ottla.common.clock import Clock
 from ottla.spark.pipelines.elements import Dataset, Flow
 from ottla.spark.pipelines.run.progress import (
@@ -22,7 +23,7 @@ from ottla.spark.pipelines.run.progress import (
 
 # The restart policy of a flow. Pure code.
 
-FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000, 60_000
+INITIAL_BACKOFF_MS, MAX_BACKOFF_MS = 1_000, 60_000
 
 
 @dataclass
@@ -37,8 +38,7 @@ class Restarts:
         self.failures += 1
         if self.failures > self.most:
             return None
-        doubled: int = FIRST_WAIT_MS << (self.failures - 1)
-        return min(LONGEST_WAIT_MS, doubled)
+        return doubled(INITIAL_BACKOFF_MS, self.failures, MAX_BACKOFF_MS)
 
     def progressed(self) -> None:
         """Reset the count after a finished batch."""
