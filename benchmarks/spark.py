@@ -5,8 +5,9 @@
     python -m benchmarks.spark --parts read,copy --rounds 3 # some jobs, in turns, with ranges
 
 The jobs: read a topic as a table; copy a topic; parse JSON, filter, count by window and write back; small
-batches of 1,000 rows and of one. CPU seconds are those of the JVM, of all Python processes around it, and of
-what they start; the broker's are apart. `kafka` needs the jars of `make interop`.
+batches of 1,000 rows and of one, and Spark's own floor for them (spark_floor.py). CPU seconds are those of
+the JVM, of all Python processes around it, and of what they start; the broker's are apart. `kafka` needs the
+jars of `make interop`.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ ROWS = (
     ("single_batch_ms", "1 row source to sink: batch, ms", "{:.0f}"),
     ("single_round_ms", "the same from sending to reported, ms", "{:.0f}"),
     ("single_cpu_ms", "the same: CPU ms", "{:.0f}"),
+    ("floor_python_ms", "Spark's floor: Python source and sink that do nothing, 1 row, ms", "{:.0f}"),
+    ("floor_jvm_ms", "Spark's floor: no Python, 1 row, ms", "{:.0f}"),
     ("broker_cpu_s", "broker, CPU s in all", "{:.2f}"),
     ("session_s", "start to a session, s", "{:.1f}"),
     ("first_batch_s", "start to first committed batch, s", "{:.1f}"),

@@ -20,6 +20,8 @@ from confluent_kafka import Producer
 from tests.spark.fault_injection.checkpoint import Checkpoint
 from tests.spark.fault_injection.sessions import session_for
 
+from benchmarks.spark_floor import floors
+
 MICRO_BATCHES = 100
 MICRO_ROWS = 1_000
 PARTITIONS = 4
@@ -28,7 +30,14 @@ DEADLINE_S = 150.0
 COPIES_TO_WARM_UP = 2
 """Java still compiles in the second copy: 1 CPU second per million rows less in the third."""
 SCHEMA = "n BIGINT, at BIGINT, kind BIGINT"
-PARTS = READ, COPY, WHOLE, SMALL_BATCHES, SINGLE_ROWS = "read", "copy", "whole", "small", "single"
+PARTS = READ, COPY, WHOLE, SMALL_BATCHES, SINGLE_ROWS, FLOOR = (
+    "read",
+    "copy",
+    "whole",
+    "small",
+    "single",
+    "floor",
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,8 @@ def main() -> None:
     session_s = time.time() - options.began
     connector = ConnectorRun(spark, options.connector, options.bootstrap, options.checkpoints, options.round)
     seen: dict[str, Any] = {"session_s": session_s, "first_batch_s": connector.first_batch() - options.began}
-    seen["first_batch_cpu_s"] = sum(cpu_by_kind().values())
+    spent = cpu_by_kind()
+    seen |= {"first_batch_cpu_s": sum(spent.values()), "first_batch_python_cpu_s": spent["python"]}
     parts = {SMALL_BATCHES} if options.only_latency else set(options.parts.split(","))
     if READ in parts:
         connector.read_all("bench-large")
@@ -84,6 +94,8 @@ def main() -> None:
         seen |= named("micro", connector.micro_batches(variant))
     if SINGLE_ROWS in parts:
         seen |= named("single", connector.micro_batches(replace(variant, rows=1), "single"))
+    if FLOOR in parts:
+        seen |= floors(spark, options.checkpoints)
     print(json.dumps(seen), flush=True)
     spark.stop()
 

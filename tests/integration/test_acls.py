@@ -99,6 +99,8 @@ def allow(cluster: MemoryCluster) -> Iterator[Callable[..., None]]:
 def topic(cluster: MemoryCluster) -> Iterator[str]:
     with ottla_admin(cluster.address(1), "admin") as admin:
         admin.create_topic("orders", partitions=1)
+        second = cluster.brokers[2].cluster
+        wait_until(lambda: "orders" in second.image.topics, "the topic on the second broker")
         yield "orders"
         admin.delete_topic("orders")
 

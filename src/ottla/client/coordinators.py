@@ -27,12 +27,15 @@ class CoordinatorKind(IntEnum):
     TRANSACTION = 1
 
 
-class Coordinators:
-    """The coordinators that a client knows."""
+KnownCoordinators = dict[tuple[CoordinatorKind, str], int]
 
-    def __init__(self, cluster: Cluster) -> None:
+
+class Coordinators:
+    """The coordinators that a client knows; several clients of a cluster may share what they know."""
+
+    def __init__(self, cluster: Cluster, known: KnownCoordinators | None = None) -> None:
         self._cluster = cluster
-        self._known: dict[tuple[CoordinatorKind, str], int] = {}
+        self._known: KnownCoordinators = {} if known is None else known
 
     async def find(self, kind: CoordinatorKind, key: str) -> int:
         """Return the node id of the coordinator; look it up if it is not cached."""

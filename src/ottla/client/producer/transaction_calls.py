@@ -14,6 +14,7 @@ from enum import Enum
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from kio.schema.add_offsets_to_txn.v4 import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kio.schema.add_partitions_to_txn.v3 import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -29,7 +30,7 @@ from kio.schema.txn_offset_commit.v5.request import (
 
 from ottla.client.admin.group_types import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.cluster import Cluster
-from ottla.client.coordinators import CoordinatorKind, Coordinators
+from ottla.client.coordinators import CoordinatorKind, Coordinators, KnownCoordinators
 from ottla.client.errors import ClientError, raise_for
 from ottla.client.producer.batch import Identity
 from ottla.client.producer.options import ProducerOptions
@@ -190,6 +191,10 @@ class Initiated(NamedTuple):
     ongoing: Identity | None
 
 
+_known: WeakKeyDictionary[Cluster, KnownCoordinators] = WeakKeyDictionary()
+"""By cluster: each batch of a Spark query has a producer and an end of its own, for the same few ids."""
+
+
 class TransactionCalls:
     """Asks the coordinators of one transactional id."""
 
@@ -198,7 +203,7 @@ class TransactionCalls:
         self._cluster = cluster
         self._options = options
         self._id = TransactionalId(options.transactional_id)
-        self._coordinators = Coordinators(cluster)
+        self._coordinators = Coordinators(cluster, _known.setdefault(cluster, {}))
         self._loop = asyncio.get_running_loop()
 
     async def init(self, current: Identity, *, keep_prepared: bool = False) -> Initiated:

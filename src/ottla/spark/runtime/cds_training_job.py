@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Do not compile code that runs once."""
+"""Do not compile code that runs once. An AOT cache has its profiles, too, and needs Java's own collector."""
 ROWS = 10
 BATCHES = 2
 SCHEMA = "n BIGINT, at TIMESTAMP, value STRING"
@@ -159,9 +159,12 @@ def run(writer: Any, checkpoint: Path) -> None:
 def main() -> None:
     """Run all jobs, and wait for the JVM to end: it writes the archive then."""
     from ottla.spark.runtime.builder import session
+    from ottla.spark.runtime.spark_home import app_cds_archive
 
+    archive = app_cds_archive()
+    java_options = "" if archive is not None and archive.is_aot_cache else JAVA_OPTIONS
     with tempfile.TemporaryDirectory() as folder:
-        conf = {"spark.driver.extraJavaOptions": JAVA_OPTIONS}
+        conf = {"spark.driver.extraJavaOptions": java_options}
         spark = session("training", master="local[2]", conf=conf, log_level="OFF")
         gateway: Any = spark.sparkContext._gateway
         spark.dataSource.register(Numbers)

@@ -207,10 +207,9 @@ class DecisionLog:
             known.register, known.read_to = Register(), 0
         if end == known.read_to:
             return
-        start = max(
-            known.read_to,
-            (await list_offsets(self._cluster, {topic_partition: EARLIEST}))[topic_partition].offset,
-        )
+        start = known.read_to
+        if not start:
+            start = (await list_offsets(self._cluster, {topic_partition: EARLIEST}))[topic_partition].offset
         names = {f"{key}/{entry}".encode(): entry for entry in ("owner", "decision")}
         async for written, value in self._records(topic_partition, start, end):
             entry = names.get(written)

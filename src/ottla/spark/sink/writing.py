@@ -24,7 +24,7 @@ from ottla.spark.options import (
 )
 from ottla.spark.sink import crash_points
 from ottla.spark.sink.decision_log import decision_log
-from ottla.spark.sink.decisions import MAIN, Prepared, SinkKey, is_decided
+from ottla.spark.sink.decisions import MAIN, Prepared, Register, SinkKey, is_decided
 from ottla.spark.sink.ending import two_phase
 from ottla.spark.sink.row_encoder import RowEncoder
 from ottla.spark.sink.rows import Layout
@@ -35,6 +35,8 @@ from ottla.spark.worker import TaskInfo, freeze_modules
 # The options of the sink.
 
 TRANSACTION_TIMEOUT_MS = 15 * 60_000
+EARLY_VALID_MS = 500
+"""A task that waited longer for its rows may have been replaced: it looks again before it takes the id."""
 
 
 @dataclass(frozen=True)
@@ -124,16 +126,25 @@ def write_exactly_once(
     nothing = TaskCommitMessage(
         key, batch_id, run_id, writer_id, None, attempt=place.attempt, plan=target.plan
     )
-    first = next((each for each in rows if each.num_rows), None)
     session = cluster_session(options.producer, waits_for_brokers=True)
     decisions = decision_log(session, options.producer)
+    clock = SystemClock()
+    began_ms = clock.mono_ms()
+    early = session.begin(decisions.owned(key, run_id))  # while the first rows are awaited
+    try:
+        first = next((each for each in rows if each.num_rows), None)
+    except BaseException:
+        early.cancel()
+        raise
 
-    def has_been_decided() -> bool:
-        register = session.run(decisions.owned(key, run_id))
+    def has_been_decided(register: Register) -> bool:
         nothing.is_decided = is_decided(register, batch_id, run_id, writer_id)
         return nothing.is_decided
 
-    if has_been_decided():
+    register = early.result()
+    if clock.mono_ms() - began_ms > EARLY_VALID_MS:
+        register = session.run(decisions.owned(key, run_id))
+    if has_been_decided(register):
         return _drained(rows, nothing)
     if first is None:
         return nothing
@@ -142,9 +153,8 @@ def write_exactly_once(
     try:
         producer.begin(lambda left: decisions.settle(key, run_id, left))
         crash_points.reached(crash_points.AFTER_INIT, batch_id, key.query_id)
-        if (
-            has_been_decided()
-        ):  # by another attempt, before we took over the id: a transaction of ours would never be ended
+        if has_been_decided(session.run(decisions.owned(key, run_id))):
+            # by another attempt, before we took over the id: a transaction of ours would never be ended
             return _drained(rows, nothing)
         try:
             count = _send_all(first, rows, producer, layout, options)

@@ -84,6 +84,21 @@ def test_a_java_without_an_archive_of_its_own_gets_none(archive: AppCdsArchive, 
     assert not archive.make()
 
 
+def test_from_java_25_on_it_is_an_aot_cache_which_needs_no_archive_of_javas_classes(
+    archive: AppCdsArchive, tmp_path: Path
+) -> None:
+    (tmp_path / "jdk" / "lib" / "server" / "classes.jsa").unlink()
+    for version, is_aot_cache in (("21.0.1", False), ("24", False), ("25.0.2", True), ("26", True)):
+        (tmp_path / "jdk" / "release").write_text(f'IMPLEMENTOR="a"\nJAVA_VERSION="{version}"\n')
+        found = AppCdsArchive(tmp_path / "cache", tmp_path / "jdk/bin/java", tmp_path / "jars")
+        assert (found.is_aot_cache, found.should_build) == (is_aot_cache, is_aot_cache), version
+    assert option(found, **{WRITE_TO: "/there"}) == "-XX:AOTCacheOutput=/there"
+    found.path.parent.mkdir()
+    found.path.touch()
+    assert option(found) == f"-XX:AOTCache={found.path}"
+    assert option(found, **{SWITCH: "off"}) == "-Xshare:auto"
+
+
 def test_training_itself_makes_none(archive: AppCdsArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     assert archive.should_build
     monkeypatch.setenv(WRITE_TO, "/there")

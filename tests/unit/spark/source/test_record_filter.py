@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.spark.errors import WrongOption
@@ -31,6 +31,7 @@ CONDITIONS = st.one_of(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine, at the first draw
 @given(st.lists(CONDITIONS, min_size=1, max_size=4), st.integers(0, END), st.booleans())
 def test_narrowed_ranges_and_mask_keep_exactly_the_matching_records(
     conditions: list[str], start: int, is_live: bool
