@@ -20,7 +20,7 @@ from ottla.testing.local_cluster import LocalCluster
 
 RECORDS, READ = 100, 40
 PRODUCED_MS = 1_700_000_000_000
-OTHER_SERVICES = ("ottla_registry_", "ottla_connect_", "kafka_connect_")
+OTHER_SERVICES = ("ottla_registry_", "ottla_connect_", "kafka_connect_", "ottla_console_", "ottla_spark_")
 
 
 @pytest.fixture(scope="module")
