@@ -3,14 +3,9 @@
     {"time":"2026-11-16T18:30:00.123Z","event":"denied","principal":"User:bob","host":"10.0.0.7",
      "client_id":"etl","api":"Produce","operation":"WRITE","resource":"TOPIC","name":"orders","broker":1}
 
-<<<<<<< HEAD
 A denial line says how many more were left out since the last one: a client that retries must not fill the
-disk. Changes are always written. Names and numbers only: no value of a config, no password, no HMAC.
-=======
-A denial line tells how many more were left out since the last one: a client that retries must not fill the
 disk. The limit counts for each user, so that one user cannot hide what another was denied. Changes are always
 written. Names and numbers only: no value of a config, no password, no HMAC.
->>>>>>> main
 """
 
 from __future__ import annotations
