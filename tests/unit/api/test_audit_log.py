@@ -18,6 +18,7 @@ from tests.unit.coordinator.coordinator_bench import Client
 from ottla.api.support.audit_log import MAX_USERS_WITH_DENIALS, AuditFile, AuditLog
 from ottla.api.support.context import RequestContext
 from ottla.api.table import APIS, NEEDS
+from ottla.api.write_txn_markers import write_txn_markers
 from ottla.broker.broker import Broker
 from ottla.common.clock import ManualClock
 from ottla.common.topic_names import AUDIT_TOPIC
@@ -113,6 +114,18 @@ async def test_every_administrative_change_has_a_line(audited: Stage, tmp_path: 
     assert {(each["event"], each["api"], each["principal"]) for each in lines} == {
         ("changed", key.name, "User:root")
     }, lines
+
+
+@pytest.mark.parametrize("client_id", ["broker-x", "broker-77", "broker-" + "7" * 5_000])
+async def test_no_client_id_keeps_a_transaction_that_an_administrator_ends_out_of_the_log(
+    audited: Stage, tmp_path: Path, client_id: str
+) -> None:
+    await audited.prepare()
+    services, client = audited.broker.services, audited.client
+    request = build(ApiKey.WRITE_TXN_MARKERS, 2)
+    ctx = RequestContext(services, client, ApiKey.WRITE_TXN_MARKERS, 2, 1, client_id)  # type: ignore[arg-type]
+    await write_txn_markers(request, ctx)
+    assert [each["client_id"] for each in lines_of(tmp_path)[-1:]] == [client_id[:300]]
 
 
 async def test_a_line_names_the_token_that_was_renewed_or_expired(audited: Stage, tmp_path: Path) -> None:
