@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
@@ -126,6 +127,26 @@ async def test_no_client_id_keeps_a_transaction_that_an_administrator_ends_out_o
     ctx = RequestContext(services, client, ApiKey.WRITE_TXN_MARKERS, 2, 1, client_id)  # type: ignore[arg-type]
     await write_txn_markers(request, ctx)
     assert [each["client_id"] for each in lines_of(tmp_path)[-1:]] == [client_id[:300]]
+
+
+async def test_a_topic_that_metadata_no_longer_waits_for_has_a_line(
+    audited: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller, going_on = audited.broker.services.controller, []
+    create = controller.create_topics
+
+    async def create_late(*args: Any) -> Any:
+        going_on.append(asyncio.create_task(create(*args)))  # as on another broker
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(controller, "create_topics", create_late)
+    audited.client.has_queued_request = True
+    await audited.send(ApiKey.METADATA, 12, name="new")
+    await asyncio.gather(*going_on)
+    assert "new" in audited.broker.cluster.image.topics
+    assert [(each["principal"], each["name"], each["error"]) for each in lines_of(tmp_path)] == [
+        ("User:root", "new", "REQUEST_TIMED_OUT")
+    ]
 
 
 async def test_a_line_names_the_token_that_was_renewed_or_expired(audited: Stage, tmp_path: Path) -> None:
