@@ -234,6 +234,19 @@ def test_denials_of_one_user_do_not_hide_those_of_another() -> None:
     assert json.loads(written[-1])["principal"] == "User:late"
 
 
+def test_failed_logins_from_many_addresses_do_not_hide_what_a_user_was_denied() -> None:
+    written: list[str] = []
+    audit = AuditLog(1, ManualClock(), [written.append], denials_per_second=2)
+    client: Any = Client()
+    ctx = RequestContext(None, client, ApiKey.SASL_AUTHENTICATE, 2, 1, "app")  # type: ignore[arg-type]
+    for number in range(1000):
+        client.host = f"2001:db8::{number:x}"
+        audit.login_failed(ctx, "PLAIN", "wrong")
+    assert len(written) == MAX_USERS_WITH_DENIALS
+    audit.denied(ctx, Operation.WRITE, ResourceType.TOPIC, "orders")
+    assert json.loads(written[-1])["operation"] == "WRITE"
+
+
 def test_a_rotated_file_that_cannot_be_opened_again_leaves_other_descriptors_alone(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
