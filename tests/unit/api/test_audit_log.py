@@ -149,6 +149,16 @@ async def test_a_topic_that_metadata_no_longer_waits_for_has_a_line(
     ]
 
 
+async def test_records_that_could_not_be_deleted_are_not_in_the_log_as_deleted(
+    audited: Stage, tmp_path: Path
+) -> None:
+    await audited.prepare()
+    for offset in (0, 1_000):
+        await audited.send(ApiKey.DELETE_RECORDS, 2, name=TOPIC, offset=offset)
+    lines = [each for each in lines_of(tmp_path) if each["api"] == "DELETE_RECORDS"]
+    assert [each.get("error") for each in lines] == [None, "OFFSET_OUT_OF_RANGE"]
+
+
 async def test_a_line_names_the_token_that_was_renewed_or_expired(audited: Stage, tmp_path: Path) -> None:
     token = await audited.send(ApiKey.CREATE_DELEGATION_TOKEN, 3, owner_principal_name=None)
     await audited.send(ApiKey.RENEW_DELEGATION_TOKEN, 2, hmac=token.hmac, renew_period=timedelta(hours=1))
