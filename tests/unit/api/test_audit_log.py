@@ -169,6 +169,17 @@ async def test_a_line_names_the_token_that_was_renewed_or_expired(audited: Stage
     ]
 
 
+async def test_who_may_not_renew_a_token_is_in_the_log(audited: Stage, tmp_path: Path) -> None:
+    token = await audited.send(ApiKey.CREATE_DELEGATION_TOKEN, 3, owner_principal_name=None)
+    audited.client.principal = "User:mallory"
+    await audited.send(ApiKey.RENEW_DELEGATION_TOKEN, 2, hmac=token.hmac, renew_period=timedelta(hours=1))
+    line = lines_of(tmp_path)[-1]
+    assert (line["principal"], line["name"], line["error"]) == (
+        *("User:mallory", f"{token.token_id} of User:root"),
+        "DELEGATION_TOKEN_OWNER_MISMATCH",
+    )
+
+
 async def test_values_of_configs_and_secrets_of_tokens_are_nowhere(audited: Stage, tmp_path: Path) -> None:
     from kio.schema.incremental_alter_configs.v1.request import AlterableConfig
 
