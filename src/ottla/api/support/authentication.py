@@ -1,4 +1,4 @@
-"""What both ways to authenticate share: SaslAuthenticate, and SASL messages that come without a request.
+"""Who a client is: SaslAuthenticate, SASL messages that come without a request, and other brokers.
 
 A success gives the connection its principal. A failure is counted, written to the audit log, and ends the
 connection late: guessing passwords takes time.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from ottla.api.support.context import RequestContext
+from ottla.api.support.context import ClientConnection, RequestContext, Services
 from ottla.protocol.frames import SIZE
 from ottla.security.exchange import AuthenticationRefused
+from ottla.wire.peers import CLIENT_ID as BROKER_CLIENT_ID
 
 
 def authenticate(ctx: RequestContext, message: bytes) -> tuple[bytes, int]:
@@ -57,3 +58,13 @@ def answer_raw_token(ctx: RequestContext, message: memoryview) -> bytes | Awaita
     if sasl.mechanism == "GSSAPI" and sasl.identity is not None and not sasl.takes_raw_tokens:
         return None
     return SIZE.pack(len(answer)) + answer
+
+
+def is_from_broker(services: Services, connection: ClientConnection, client_id: str | None) -> bool:
+    """Return whether a request comes from another registered broker.
+
+    It has that broker's client id and, where clients authenticate, a broker's principal.
+    """
+    others = services.cluster.image.brokers.keys() - {services.node_id}
+    is_known = any(client_id == f"{BROKER_CLIENT_ID}{each}" for each in others)
+    return is_known and services.is_broker(connection) is True
