@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.connect.config.keys import HIDDEN, parse_value
+from ottla.connect.config.keys import HIDDEN, any_of, parse_value
 from ottla.connect.config.providers import resolve
 from ottla.connect.config.secrets import masked, unmasked, without_parts
 from ottla.connect.connectors import file_formats
@@ -466,3 +466,10 @@ def test_converters_are_those_of_the_connector_or_the_worker() -> None:
 def test_a_number_that_does_not_fit_is_no_error_of_ours(text: str) -> None:
     with pytest.raises(WrongConfig, match="Not a number of type INT"):
         parse_value("tasks.max", "INT", text)
+
+
+def test_each_expression_of_a_list_has_its_own_flags_and_groups() -> None:
+    """As the topics and groups of a mirror have them."""
+    matches = any_of(["(?i)orders", r"(?<n>a)\1", r"(?<n>b)\1"])
+    assert [each for each in ("Orders", "aa", "bb", "ab", "aab") if matches(each)] == ["Orders", "aa", "bb"]
+    assert not any_of([])("")
