@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,21 @@ async def test_changes_and_denials_are_written_to_the_file_and_to_the_topic(
     data = read if isinstance(read, bytes) else read.read()
     values = [each.value for _, batch in iter_batches(data) for each in iter_records(batch)]
     assert [json.loads(each or b"") for each in values] == found
+
+
+@pytest.mark.parametrize("max_bytes", [1_048_588, 5_000])
+async def test_long_lines_do_not_stop_the_topic(audited: Stage, max_bytes: int) -> None:
+    topic = audited.broker._audit_topic
+    assert topic is not None
+    topic.write("first")
+    await asyncio.wait_for(topic._idle.wait(), 5)
+    partition = audited.broker.partitions.get(AUDIT_TOPIC, 0)
+    partition.log.set_config(replace(partition.log.config, max_message_bytes=max_bytes))
+    sizes = [4_000] * 3 + [8_000] * 200 + [4_000]
+    for size in sizes:
+        topic.write("x" * size)
+    await asyncio.wait_for(topic._idle.wait(), 5)
+    assert partition.log.log_end_offset == 1 + sum(size < max_bytes for size in sizes)
 
 
 CHANGING: dict[ApiKey, dict[str, Any]] = {

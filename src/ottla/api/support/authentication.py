@@ -23,7 +23,15 @@ def authenticate(ctx: RequestContext, message: bytes) -> tuple[bytes, int]:
     connection, services = ctx.connection, ctx.services
     sasl, clock = connection.sasl, services.clock
     assert sasl is not None
-    answer, lifetime_ms = sasl.authenticate(message, clock.wall_ms(), clock.mono_ms())
+    was_refused = sasl.refusal is not None
+    try:
+        answer, lifetime_ms = sasl.authenticate(message, clock.wall_ms(), clock.mono_ms())
+    except AuthenticationRefused as error:
+        if not was_refused:
+            _note_failure(ctx, error)
+        raise
+    if sasl.refusal is not None:
+        _note_failure(ctx, sasl.refusal)  # the client may close the connection instead of acknowledging it
     if sasl.identity is not None and not sasl.is_in_progress:
         connection.principal = sasl.identity.principal
         connection.is_token_authenticated = sasl.identity.is_token
@@ -31,14 +39,20 @@ def authenticate(ctx: RequestContext, message: bytes) -> tuple[bytes, int]:
     return answer, lifetime_ms
 
 
+def _note_failure(ctx: RequestContext, error: AuthenticationRefused) -> None:
+    """Count a failed login, and write it to the audit log."""
+    sasl, services = ctx.connection.sasl, ctx.services
+    assert sasl is not None
+    services.logins[sasl.mechanism, False] += 1
+    if services.audit is not None:
+        services.audit.login_failed(ctx, sasl.mechanism, str(error))
+
+
 async def close_late(ctx: RequestContext, reason: str) -> None:
     """Close the connection of a client that has failed, after a delay."""
     connection, services = ctx.connection, ctx.services
     assert connection.sasl is not None
     mechanism = connection.sasl.mechanism
-    services.logins[mechanism, False] += 1
-    if services.audit is not None:
-        services.audit.login_failed(ctx, mechanism, reason)
     await asyncio.sleep(services.config.connection_failed_authentication_delay_ms / 1000)
     connection.close(f"closed: authentication by {mechanism} failed: {reason}")
 
