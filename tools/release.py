@@ -29,11 +29,13 @@ RECORDS = 1000
 
 EXTRAS = {
     "zookeeper": ["ottla.metadata.zookeeper.store"],
+    "yaml": ["yaml"],
     "arrow": ["ottla.client.arrow_batches"],
     "avro": ["fastavro"],
     "postgres": ["psycopg"],
     "security": ["cryptography", "joserfc"],
     "registry": ["ottla.registry.server"],
+    "rules": ["celpy", "jsonata"],
     "console": ["ottla.console"],
     "spark": ["ottla.spark", "pyspark.sql"],
     "connect": ["ottla.connect"],
