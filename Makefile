@@ -11,9 +11,9 @@ PEERS  ?=
 SOAK   ?= 120
 REUSE  ?= $(VENV)
 SCHEDULES := $(wildcard tests/cluster/test_schedules_*.py) tests/cluster/test_coordinator_failover.py
-HAS_DEBIAN := { command -v kcat && command -v chromium && command -v promtool && command -v krb5kdc && command -v javac && ls -d /usr/lib/postgresql; } >/dev/null 2>&1
+HAS_DEBIAN := { command -v kcat && command -v chromium && command -v promtool && command -v krb5kdc && command -v javac && ls -d /usr/lib/postgresql && ls /usr/lib/*/sasl2/libgssapiv2.so; } >/dev/null 2>&1
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
-DEBIAN := kcat chromium postgresql prometheus krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc default-jdk-headless
+DEBIAN := kcat chromium postgresql prometheus krb5-kdc krb5-admin-server krb5-user libkrb5-dev libsasl2-modules-gssapi-mit gcc default-jdk-headless
 
 # Some machines set it. Then every process compiles Ottla's 1,000 sources again: twice the CPU of a broker's start.
 export PYTHONDONTWRITEBYTECODE :=

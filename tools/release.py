@@ -192,7 +192,10 @@ def main() -> None:
     if options.what == "build":
         build()
     else:
-        check([each for each in options.extras.split(",") if each])
+        extras = [each for each in options.extras.split(",") if each]
+        if unknown := [each for each in extras if each not in EXTRAS]:
+            parser.error(f"no such extra: {', '.join(unknown)}; there are {', '.join(EXTRAS)}")
+        check(extras)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ class FaultProxy(FrameProxy):
         self.has_fired = threading.Event()
         self._open = asyncio.Event()
         self._open.set()
+        self.is_firing = False
+        """Whether the action has begun; it may kill what a test watches."""
         self._armed: tuple[Step, Callable[[], None]] | None = None
 
     @contextmanager
@@ -43,6 +45,7 @@ class FaultProxy(FrameProxy):
     def arm(self, step: Step, action: Callable[[], None]) -> None:
         """Run the action at the next request of this kind."""
         self.has_fired.clear()
+        self.is_firing = False
         self._armed = step, action
 
     async def on_request(self, call: Call) -> bool:
@@ -57,6 +60,7 @@ class FaultProxy(FrameProxy):
         if self._armed is not None and self._armed[0] == step:
             _, action = self._armed
             self._armed = None
+            self.is_firing = True
             action()  # nothing else passes meanwhile
             self.has_fired.set()
             raise Cut

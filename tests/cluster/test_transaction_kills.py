@@ -97,8 +97,18 @@ class Walk:
         if step.api_key == ApiKey.INIT_PRODUCER_ID:
             self.process.kill()
             self.process.start()
-        wait_until(lambda: self.proxy.has_fired.is_set() or self.process.is_done(), f"{step}", FAULT_WITHIN_S)
-        assert self.proxy.has_fired.is_set(), f"the pipeline was done before {step}"
+        wait_until(lambda: self.proxy.is_firing or self.is_done(), f"{step}", FAULT_WITHIN_S)
+        assert self.proxy.is_firing, f"the pipeline was done before {step}"
+        wait_until(self.proxy.has_fired.is_set, f"the end of {step}", FAULT_WITHIN_S)
+
+    def is_done(self) -> bool:
+        """Return whether the pipeline has ended by itself."""
+        try:
+            return self.process.is_done()
+        except AssertionError:
+            if self.proxy.is_firing:  # since it was asked
+                return False
+            raise
 
     def is_idle(self) -> bool:
         """Return whether the pipeline has done all that it was given so far."""

@@ -22,6 +22,7 @@ from tests.integration.acl_cluster import (
 )
 from tests.integration.clients import wait_until
 from tests.integration.memory_cluster import MemoryCluster
+from tests.integration.scraping import scrape
 
 from ottla.client.admin import Acl
 from ottla.protocol.errors import ClusterAuthorizationFailed, InvalidRequest, TopicAuthorizationFailed
@@ -236,10 +237,16 @@ def test_delegation_tokens_are_created_used_renewed_and_expired(
         assert alice.describe_delegation_tokens() == []
 
 
-def test_a_snapshot_of_the_metadata_has_the_acls(tmp_path: Path) -> None:
-    with acl_cluster(tmp_path, brokers=1) as cluster:
+def test_a_denial_is_counted_and_a_snapshot_of_the_metadata_has_the_acls(tmp_path: Path) -> None:
+    with acl_cluster(tmp_path, brokers=1, ottla_metrics_listen="127.0.0.1:0") as cluster:
         with ottla_admin(cluster.address(1), "admin") as admin:
             admin.create_acls([Acl("User:alice", "read", "topic", "orders")])
+        with ottla_admin(cluster.address(1), "alice") as admin, pytest.raises(ClusterAuthorizationFailed):
+            admin.describe_acls()
+        addresses = cluster.brokers[1].addresses
+        assert addresses is not None
+        assert addresses.metrics is not None
+        assert scrape(addresses.metrics).value("ottla_denials_total", operation="DESCRIBE") >= 1
         cluster.stop(1)
         cluster.start(1)
         with ottla_admin(cluster.address(1), "admin") as admin:

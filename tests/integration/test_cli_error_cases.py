@@ -11,7 +11,9 @@ import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
+from tests.waiting import wait_until
 
 from ottla.cli.main import run
 
@@ -344,6 +346,8 @@ def test_ctrl_c_at_a_question_ends_the_command(ottla_broker):
         assert process.stderr is not None
         question = "Delete kept and all their records? [y/N]:"
         assert process.stderr.read(len(question)) == question
+        asking = psutil.Process(process.pid)
+        wait_until(lambda: asking.status() == psutil.STATUS_SLEEPING, "the command reads the answer")
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert process.stderr.read().strip() == "interrupted"

@@ -19,7 +19,7 @@ from ottla.api.support.audit_log import audit_change
 from ottla.api.support.authorization import refusal
 from ottla.api.support.context import RequestContext
 from ottla.common.topic_names import is_internal
-from ottla.protocol.errors import InvalidTopicException, KafkaError, PolicyViolation
+from ottla.protocol.errors import ERRORS, InvalidTopicException, KafkaError, PolicyViolation
 from ottla.protocol.types import NO_THROTTLE, i32, i64
 from ottla.security.acls import ResourceType
 
@@ -43,7 +43,9 @@ async def delete_records(request: DeleteRecordsRequest, ctx: RequestContext) -> 
                 await asyncio.sleep(0)
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(results)))
         if refused is None:
-            audit_change(ctx, ResourceType.TOPIC, topic.name, None)
+            failed = next((each.error_code for each in results if each.error_code != ErrorCode.none), None)
+            error = None if failed is None else ERRORS[failed]()
+            audit_change(ctx, ResourceType.TOPIC, topic.name, error)
     # The new log start offsets are on disk before the client is answered.
     try:
         await asyncio.to_thread(ctx.services.log_directories.capture_checkpoints())

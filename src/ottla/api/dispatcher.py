@@ -19,7 +19,7 @@ from types import coroutine
 from typing import Any, TypeVar, cast
 
 from ottla.api.api_versions import unsupported_version
-from ottla.api.support.authentication import answer_raw_token
+from ottla.api.support.authentication import answer_raw_token, is_from_broker
 from ottla.api.support.client_quotas import throttle_ms_of
 from ottla.api.support.config_changes import CONFIG_APIS, check_before_forwarding
 from ottla.api.support.context import ClientConnection, RequestContext, Services
@@ -42,7 +42,6 @@ from ottla.protocol.errors import (
 from ottla.protocol.frames import SIZE, decode_request_header, encode_frame, encode_response_header
 from ottla.protocol.schema.messages import request_decoder, response_class, response_encoder
 from ottla.security.sasl import FIRST_APIS, SaslSession
-from ottla.wire.peers import CLIENT_ID as BROKER_CLIENT_ID
 
 logger = logging.getLogger("ottla.slow")
 
@@ -284,22 +283,11 @@ class Dispatcher:
             raise IllegalSaslState(f"the client sent a request of API {api_key}, but {why}")
 
     def is_from_broker(self, connection: ClientConnection, frame: memoryview) -> bool | None:
-        """Return whether a request comes from another registered broker.
-
-        It has that broker's client id and, where clients authenticate, a broker's principal. None: it has not
-        authenticated yet.
-        """
+        """Return whether a request comes from another registered broker; None: it has not authenticated."""
         is_broker = self._services.is_broker(connection)
         if not is_broker:
             return is_broker
-        client_id = decode_request_header(frame)[0].client_id or ""
-        prefix, node_id = client_id[: len(BROKER_CLIENT_ID)], client_id[len(BROKER_CLIENT_ID) :]
-        return (
-            prefix == BROKER_CLIENT_ID
-            and node_id.isdecimal()
-            and int(node_id) != self._services.node_id
-            and int(node_id) in self._services.cluster.image.brokers
-        )
+        return is_from_broker(self._services, connection, decode_request_header(frame)[0].client_id)
 
     def connection_made(self, connection: ClientConnection) -> None:
         """Do nothing: the network layer counts connections."""

@@ -8,6 +8,7 @@ clusters are asked for it again and again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import cast
@@ -211,9 +212,14 @@ async def _create(missing: Iterable[str], ctx: RequestContext) -> None:
     new = [NewTopic(name) for name in dict.fromkeys(missing) if name not in _OF_COORDINATORS]
     if not new:
         return
-    made = await within_mutation_quota(
-        ctx, new, lambda _: ctx.services.config.num_partitions, ctx.services.controller.create_topics, 0
-    )
+    try:
+        made = await within_mutation_quota(
+            ctx, new, lambda _: ctx.services.config.num_partitions, ctx.services.controller.create_topics, 0
+        )
+    except asyncio.CancelledError:
+        for topic in new:  # the controller may create it all the same
+            audit_change(ctx, ResourceType.TOPIC, topic.name, RequestTimedOut("not yet"))
+        raise
     ctx.throttle_ms = 0  # the topics may have to wait, Metadata not
     for topic, result in zip(new, made, strict=True):
         audit_change(ctx, ResourceType.TOPIC, topic.name, result)

@@ -21,6 +21,7 @@ from kio.schema.write_txn_markers.v2.response import (
 )
 
 from ottla.api.support.audit_log import audit_change
+from ottla.api.support.authentication import is_from_broker
 from ottla.api.support.authorization import may, refusal
 from ottla.api.support.context import RequestContext
 from ottla.common.ids import TopicPartition
@@ -28,7 +29,6 @@ from ottla.protocol.errors import ERRORS
 from ottla.protocol.records.control import Marker
 from ottla.protocol.types import i32
 from ottla.security.acls import Operation, ResourceType
-from ottla.wire.peers import CLIENT_ID as BROKER_CLIENT_ID
 
 
 async def write_txn_markers(request: WriteTxnMarkersRequest, ctx: RequestContext) -> WriteTxnMarkersResponse:
@@ -63,17 +63,12 @@ async def _append(request: WriteTxnMarkersRequest, ctx: RequestContext) -> Seque
         if refused is not None:
             return [refused.code] * len(markers)
     codes = await ctx.services.transactions.marker_appender.append_all(markers)
-    if not _is_from_broker(ctx):
+    if not is_from_broker(ctx.services, ctx.connection, ctx.client_id):  # but from an administrator
         for (marker, partition), code in zip(markers, codes, strict=True):
             error = None if code is ErrorCode.none else ERRORS[code]()
             name = f"transaction of producer {marker.producer_id} in {partition}"
             audit_change(ctx, ResourceType.TOPIC, name, error, "PARTITION")
     return codes
-
-
-def _is_from_broker(ctx: RequestContext) -> bool:
-    """Return whether a coordinator ends its transactions; otherwise an administrator does so."""
-    return (ctx.client_id or "").startswith(BROKER_CLIENT_ID) and may(ctx, ResourceType.CLUSTER)
 
 
 def _markers(request: WriteTxnMarkersRequest) -> list[tuple[Marker, TopicPartition]]:

@@ -2,7 +2,8 @@
 
 Lines wait in a bounded queue for one task, which appends them in batches: directly if this broker leads the
 topic's partition, otherwise by a Produce request to the leader. While there is no leader it retries. If the
-queue is full, lines are dropped and counted in the broker's log: a request never waits for the audit log.
+queue is full, lines are dropped and counted in the broker's log: a request never waits for the audit log. A
+batch that is too large for the topic is divided.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from ottla.common.tasks import cancel_and_wait
 from ottla.common.topic_names import AUDIT_TOPIC
 from ottla.controller.machine import NewTopic
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.errors import KafkaError, NotLeaderOrFollower, TopicAlreadyExists
+from ottla.protocol.errors import (
+    KafkaError,
+    MessageTooLarge,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
+    TopicAlreadyExists,
+)
 from ottla.protocol.records.batch import check_batch
 from ottla.protocol.records.records import Record, encode_batch
 from ottla.protocol.types import TopicName, i16, i32
@@ -84,14 +91,22 @@ class AuditTopic:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            count = LINES_PER_BATCH
             while self._lines:
-                part = [self._lines[index] for index in range(min(len(self._lines), LINES_PER_BATCH))]
+                part = [self._lines[index] for index in range(min(len(self._lines), count))]
                 try:
                     await self._append(part)
+                except (MessageTooLarge, RecordListTooLarge) as error:
+                    await asyncio.sleep(0)
+                    if len(part) > 1:
+                        count = len(part) // 2
+                        continue
+                    log.error("a line of the audit log is too large for %s: %s", AUDIT_TOPIC, error)
                 except KafkaError as error:
                     log.debug("cannot write to %s, retrying: %s", AUDIT_TOPIC, error)
                     await asyncio.sleep(RETRY_S)
                     continue
+                count = min(2 * count, LINES_PER_BATCH)
                 for _ in part:
                     self._lines.popleft()
                 if self._dropped:

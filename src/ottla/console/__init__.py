@@ -5,6 +5,7 @@
     app         a request: authentication, authorization, view or action, rendered as HTML or as JSON
     table       what a view and an action are; views/ declares them all, once for pages and API
     context, render, assets     the context of a view; pages from templates; style sheets and scripts
+    metrics     what Prometheus reads
     openapi, sse, problems      the API's description; server-sent events; errors as people read them
     console     what all requests share: clusters, sessions, audit log
     services/   the registry and Connect, by their REST APIs

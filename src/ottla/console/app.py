@@ -16,6 +16,7 @@ from ottla.console.access.sessions import Session
 from ottla.console.assets import Assets
 from ottla.console.console import Console
 from ottla.console.context import Context, page_url
+from ottla.console.metrics import ConsoleMetrics
 from ottla.console.openapi import describe
 from ottla.console.options import BROKER_LOGIN
 from ottla.console.problems import EXPECTED, as_user_error
@@ -60,6 +61,7 @@ class ConsoleApp:
         self.assets = Assets()
         self._streams: Counter[str] = Counter()
         """By who opened them."""
+        self._metrics = ConsoleMetrics(console, self._streams.total)
         routes = Routes()
         self._add_fixed(routes)
         for section in SECTIONS:
@@ -68,6 +70,7 @@ class ConsoleApp:
         self.http.hosts = own_hosts(console.options.host, *console.options.allowed_hosts)
         self.http.hosts_hint = ": allow the name with --allow-host"
         self.http.around = self._around
+        self.http.observe = self._metrics.requests.observe
         self.http.error_page = self._error_page
 
     def _add_fixed(self, routes: Routes) -> None:
@@ -75,6 +78,7 @@ class ConsoleApp:
         routes.add("GET", "/static/{file}", self.assets.serve)
         routes.add("GET", "/static/vendor/{file}", self.assets.serve)
         routes.add("GET", "/healthz", _healthy)
+        routes.add("GET", "/metrics", self._metrics.scrape)
         routes.add("GET", "/api/openapi.json", self._openapi)
         routes.add("GET", "/login", self._login_page)
         routes.add("POST", "/login", self._log_in)

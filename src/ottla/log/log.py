@@ -257,13 +257,14 @@ class Log:
         except OSError as error:
             raise self._truncation_failed(error) from error
         self._flush.segment_created()
+        self.holes = ()
         self.log_start_offset = self.log_end_offset = offset
         self.producers = ProducerState(offset)
         self.epochs.clear()
         self._roll_rule.reset(self.config)
 
     def _prepare_truncation(self, end_offset: int) -> None:
-        self.holes = tuple(each for each in self.holes if each.first_offset < end_offset)
+        self.holes = tuple(each for each in self.holes if each.next_offset < end_offset)
         self.recovery_point = min(end_offset, self.recovery_point)
         self._flush.on_truncate(self.recovery_point)
         self.truncation_count += 1

@@ -42,6 +42,7 @@ _STEPS_PER_SLICE = 500
 _YIELD_S = 0.0002
 _MAX_INLINE_BYTES = 1 << 18
 _MAX_INLINE_RECORDS = 400
+_MAX_SKIPPED_MARKERS = 400
 
 
 class _LogRange(NamedTuple):
@@ -120,13 +121,19 @@ def latest(segments: Segments, start_offset: int) -> Find:
 def timestamp_from(segments: Segments, offset: int, end_offset: int) -> int | None:
     """Return the timestamp of the first record in [offset, end_offset), or None.
 
-    Compaction may have removed the batch of `offset`, or its segment. This runs on the loop, so a very large
-    batch is not decoded: its largest timestamp is returned.
+    Markers of transactions are no records: a group that has read the last record of a transaction may have
+    committed the offset before the marker. Compaction may have removed the batch of `offset`, or its segment.
+    This runs on the loop, so a very large batch is not decoded: its largest timestamp is returned, and that
+    of the last of very many markers.
     """
+    markers = 0
     for segment in segments.all[segments.index_of(offset) :]:
         for position, header in segment.headers(segment.position_of(offset)):
             if header.base_offset >= end_offset:
                 return None
+            if header.is_control and markers < _MAX_SKIPPED_MARKERS:
+                markers += 1
+                continue
             if header.record_count > _MAX_INLINE_RECORDS:
                 return header.max_timestamp
             file = segment.open_file()

@@ -117,7 +117,9 @@ class FollowerState:
         """
         log = self.partition.log
         if log.holes and not self.is_in_sync:
-            return max(log.holes[0].first_offset, log.log_start_offset)
+            for hole in log.holes:
+                if hole.next_offset > log.log_start_offset:
+                    return max(hole.first_offset, log.log_start_offset)
         return log.log_end_offset
 
     def _truncate_at_hole(self, offset: int) -> None:

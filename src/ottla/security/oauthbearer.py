@@ -78,17 +78,17 @@ class OAuthBearerServer:
         self._verify = verify
         self._rules = rules
         self._wall_ms = wall_ms
-        self._refusal: AuthenticationRefused | None = None
+        self.refusal: AuthenticationRefused | None = None
 
     def respond(self, message: bytes) -> tuple[bytes, Identity | None]:
         """Check the token; a refusal is raised after the client has acknowledged it, as the RFC wants."""
-        if self._refusal is not None:
-            raise self._refusal
+        if self.refusal is not None:
+            raise self.refusal
         token, authzid = _parse(message)
         try:
             identity = self._rules.identity(self._verify(token), self._wall_ms())
         except AuthenticationRefused as refusal:
-            self._refusal = refusal
+            self.refusal = refusal
             return json.dumps({"status": "invalid_token"}, separators=(",", ":")).encode(), None
         if authzid and authzid != user_name(identity.principal):
             raise AuthenticationRefused("the client wants to act as another user than its token's")

@@ -82,6 +82,12 @@ class SaslSession:
         """Whether the client has begun to authenticate, or to do so again."""
         return self._exchange is not None
 
+    @property
+    def refusal(self) -> AuthenticationRefused | None:
+        """Why the client has failed, if it has only to acknowledge that: OAUTHBEARER wants it so."""
+        refusal: AuthenticationRefused | None = getattr(self._exchange, "refusal", None)
+        return refusal
+
     def admits(self, api_key: int, mono_ms: int) -> bool:
         """Return whether a request of this API may be served now."""
         if self.identity is not None and (self._expires_at_ms is None or mono_ms < self._expires_at_ms):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from tests.unit.coordinator.coordinator_bench import Client
 from ottla.api.support.audit_log import MAX_USERS_WITH_DENIALS, AuditFile, AuditLog
 from ottla.api.support.context import RequestContext
 from ottla.api.table import APIS, NEEDS
+from ottla.api.write_txn_markers import write_txn_markers
 from ottla.broker.broker import Broker
 from ottla.common.clock import ManualClock
 from ottla.common.topic_names import AUDIT_TOPIC
@@ -76,6 +79,21 @@ async def test_changes_and_denials_are_written_to_the_file_and_to_the_topic(
     assert [json.loads(each or b"") for each in values] == found
 
 
+@pytest.mark.parametrize("max_bytes", [1_048_588, 5_000])
+async def test_long_lines_do_not_stop_the_topic(audited: Stage, max_bytes: int) -> None:
+    topic = audited.broker._audit_topic
+    assert topic is not None
+    topic.write("first")
+    await asyncio.wait_for(topic._idle.wait(), 5)
+    partition = audited.broker.partitions.get(AUDIT_TOPIC, 0)
+    partition.log.set_config(replace(partition.log.config, max_message_bytes=max_bytes))
+    sizes = [4_000] * 3 + [8_000] * 200 + [4_000]
+    for size in sizes:
+        topic.write("x" * size)
+    await asyncio.wait_for(topic._idle.wait(), 5)
+    assert partition.log.log_end_offset == 1 + sum(size < max_bytes for size in sizes)
+
+
 CHANGING: dict[ApiKey, dict[str, Any]] = {
     ApiKey.METADATA: {"name": "new"},
     ApiKey.DELETE_ACLS: {
@@ -115,6 +133,48 @@ async def test_every_administrative_change_has_a_line(audited: Stage, tmp_path: 
     }, lines
 
 
+@pytest.mark.parametrize("client_id", ["broker-x", "broker-77", "broker-" + "7" * 5_000])
+async def test_no_client_id_keeps_a_transaction_that_an_administrator_ends_out_of_the_log(
+    audited: Stage, tmp_path: Path, client_id: str
+) -> None:
+    await audited.prepare()
+    services, client = audited.broker.services, audited.client
+    request = build(ApiKey.WRITE_TXN_MARKERS, 2)
+    ctx = RequestContext(services, client, ApiKey.WRITE_TXN_MARKERS, 2, 1, client_id)  # type: ignore[arg-type]
+    await write_txn_markers(request, ctx)
+    assert [each["client_id"] for each in lines_of(tmp_path)[-1:]] == [client_id[:300]]
+
+
+async def test_a_topic_that_metadata_no_longer_waits_for_has_a_line(
+    audited: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller, going_on = audited.broker.services.controller, []
+    create = controller.create_topics
+
+    async def create_late(*args: Any) -> Any:
+        going_on.append(asyncio.create_task(create(*args)))  # as on another broker
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(controller, "create_topics", create_late)
+    audited.client.has_queued_request = True
+    await audited.send(ApiKey.METADATA, 12, name="new")
+    await asyncio.gather(*going_on)
+    assert "new" in audited.broker.cluster.image.topics
+    assert [(each["principal"], each["name"], each["error"]) for each in lines_of(tmp_path)] == [
+        ("User:root", "new", "REQUEST_TIMED_OUT")
+    ]
+
+
+async def test_records_that_could_not_be_deleted_are_not_in_the_log_as_deleted(
+    audited: Stage, tmp_path: Path
+) -> None:
+    await audited.prepare()
+    for offset in (0, 1_000):
+        await audited.send(ApiKey.DELETE_RECORDS, 2, name=TOPIC, offset=offset)
+    lines = [each for each in lines_of(tmp_path) if each["api"] == "DELETE_RECORDS"]
+    assert [each.get("error") for each in lines] == [None, "OFFSET_OUT_OF_RANGE"]
+
+
 async def test_a_line_names_the_token_that_was_renewed_or_expired(audited: Stage, tmp_path: Path) -> None:
     token = await audited.send(ApiKey.CREATE_DELEGATION_TOKEN, 3, owner_principal_name=None)
     await audited.send(ApiKey.RENEW_DELEGATION_TOKEN, 2, hmac=token.hmac, renew_period=timedelta(hours=1))
@@ -123,6 +183,17 @@ async def test_a_line_names_the_token_that_was_renewed_or_expired(audited: Stage
         ("RENEW_DELEGATION_TOKEN", f"{token.token_id} of User:root"),
         ("EXPIRE_DELEGATION_TOKEN", f"{token.token_id} of User:root"),
     ]
+
+
+async def test_who_may_not_renew_a_token_is_in_the_log(audited: Stage, tmp_path: Path) -> None:
+    token = await audited.send(ApiKey.CREATE_DELEGATION_TOKEN, 3, owner_principal_name=None)
+    audited.client.principal = "User:mallory"
+    await audited.send(ApiKey.RENEW_DELEGATION_TOKEN, 2, hmac=token.hmac, renew_period=timedelta(hours=1))
+    line = lines_of(tmp_path)[-1]
+    assert (line["principal"], line["name"], line["error"]) == (
+        *("User:mallory", f"{token.token_id} of User:root"),
+        "DELEGATION_TOKEN_OWNER_MISMATCH",
+    )
 
 
 async def test_values_of_configs_and_secrets_of_tokens_are_nowhere(audited: Stage, tmp_path: Path) -> None:
@@ -198,6 +269,19 @@ def test_denials_of_one_user_do_not_hide_those_of_another() -> None:
     clock.advance(1_000)
     deny("User:late", 1)
     assert json.loads(written[-1])["principal"] == "User:late"
+
+
+def test_failed_logins_from_many_addresses_do_not_hide_what_a_user_was_denied() -> None:
+    written: list[str] = []
+    audit = AuditLog(1, ManualClock(), [written.append], denials_per_second=2)
+    client: Any = Client()
+    ctx = RequestContext(None, client, ApiKey.SASL_AUTHENTICATE, 2, 1, "app")  # type: ignore[arg-type]
+    for number in range(1000):
+        client.host = f"2001:db8::{number:x}"
+        audit.login_failed(ctx, "PLAIN", "wrong")
+    assert len(written) == MAX_USERS_WITH_DENIALS
+    audit.denied(ctx, Operation.WRITE, ResourceType.TOPIC, "orders")
+    assert json.loads(written[-1])["operation"] == "WRITE"
 
 
 def test_a_rotated_file_that_cannot_be_opened_again_leaves_other_descriptors_alone(tmp_path: Path) -> None:

@@ -17,8 +17,11 @@ from ottla.cli.generated.yaml_text import to_yaml
 from ottla.cli.serve.command import raw_config
 from ottla.common.config.broker import BrokerConfig
 from ottla.connect.rest import metrics as connect_metrics
+from ottla.console import metrics as console_metrics
 from ottla.metrics.catalogue import METRICS, served_names
+from ottla.metrics.metric import Metric
 from ottla.registry.rest import metrics as registry_metrics
+from ottla.spark import driver_endpoint
 
 BY_PROMETHEUS = {"up"}
 OF_SCRAPES = {"instance", "job"}
@@ -37,6 +40,12 @@ EXPRESSIONS = [
 OF_SERVICES = {
     **dict.fromkeys(registry_metrics.METRICS, frozenset({"method", "path", "status", "deleted"})),
     **dict.fromkeys(connect_metrics.METRICS, frozenset({"connector", "task", "status", "method", "path"})),
+    **dict.fromkeys(console_metrics.METRICS, frozenset({"status", "method", "path", "reachable"})),
+    **{
+        each.name: frozenset(each.labels)
+        for each in vars(driver_endpoint).values()
+        if isinstance(each, Metric)
+    },
 }
 """The metrics of the services beside brokers, and the labels that theirs have."""
 
@@ -63,7 +72,13 @@ def test_every_part_that_serves_metrics_is_on_the_dashboard():
     asked_for = {name for expression in EXPRESSIONS for name in asked(expression)[0]}
     for prefix in ("kafka_server_", "kafka_consumergroup_", "kafka_controller_", "ottla_throttle"):
         assert any(name.startswith(prefix) for name in asked_for), prefix
-    for prefix in ("ottla_registry_", "kafka_connect_s", "ottla_transactions"):
+    for prefix in (
+        "ottla_registry_",
+        "kafka_connect_s",
+        "ottla_console_",
+        "ottla_spark_",
+        "ottla_transactions",
+    ):
         assert any(name.startswith(prefix) for name in asked_for), prefix
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.connect.config.keys import HIDDEN, parse_value
+from ottla.connect.config.keys import HIDDEN, any_of, parse_value
 from ottla.connect.config.providers import resolve
 from ottla.connect.config.secrets import masked, unmasked, without_parts
 from ottla.connect.connectors import file_formats
@@ -422,6 +422,13 @@ def test_passwords_within_values_are_hidden_and_kept() -> None:
     assert without_parts("GET https://bob:pw@h/ answers 500") == "GET https://bob:****@h/ answers 500"
 
 
+@pytest.mark.parametrize("text", ["token" * 50_000, "api-key-" * 50_000])
+def test_a_long_value_is_looked_through_in_no_time(text: str) -> None:
+    """It took minutes, in the worker that answers all requests."""
+    assert without_parts(text) == text
+    assert without_parts(f"a=1,{text} = x") == f"a=1,{text} =****"
+
+
 def test_a_bad_record_fails_or_is_skipped_or_is_a_dead_letter() -> None:
     raw = RawRecord("t", 2, 7, 0, b"k", b"{", (("h", b"1"),))
     config = {
@@ -466,3 +473,10 @@ def test_converters_are_those_of_the_connector_or_the_worker() -> None:
 def test_a_number_that_does_not_fit_is_no_error_of_ours(text: str) -> None:
     with pytest.raises(WrongConfig, match="Not a number of type INT"):
         parse_value("tasks.max", "INT", text)
+
+
+def test_each_expression_of_a_list_has_its_own_flags_and_groups() -> None:
+    """As the topics and groups of a mirror have them."""
+    matches = any_of(["(?i)orders", r"(?<n>a)\1", r"(?<n>b)\1"])
+    assert [each for each in ("Orders", "aa", "bb", "ab", "aab") if matches(each)] == ["Orders", "aa", "bb"]
+    assert not any_of([])("")

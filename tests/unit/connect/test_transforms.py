@@ -404,6 +404,7 @@ def test_a_transform_may_change_what_change_data_capture_shares_among_records() 
         ("10 apples", Schema(s.STRING), "10 apples"),
         ("null", None, None),
         ("[" * 500, Schema(s.STRING), "[" * 500),
+        ("{1:" * 20_000, Schema(s.STRING), "{1:" * 20_000),
         ("1e999999999", Schema(s.STRING), "1e999999999"),
     ],
 )

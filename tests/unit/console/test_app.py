@@ -159,6 +159,22 @@ async def test_strangers_learn_no_names_of_clusters() -> None:
         assert not any(b"secret" in value for _, value in answer.headers)
 
 
+async def test_metrics_count_requests_and_name_no_cluster() -> None:
+    app = app_of("secret-one", "secret-two")
+    assert app.http.observe is not None
+    app.http.observe("GET", "/c/{cluster}/topics", 200, 0.25)
+    app.http.observe("GET", "/c/{cluster}/topics", 200, 0.5)
+    scrape = await app._metrics.scrape(Request("GET", ["metrics"], Headers({}), QueryParams(""), params={}))
+    lines = scrape.body.decode().splitlines()
+    topics = 'method="GET",path="/c/{cluster}/topics"'
+    assert f'ottla_console_requests_total{{{topics},status="200"}} 2.0' in lines
+    assert f"ottla_console_request_seconds_total{{{topics}}} 0.75" in lines
+    assert 'ottla_console_clusters{reachable="true"} 2.0' in lines
+    assert "ottla_console_streams 0.0" in lines
+    assert "ottla_console_sessions 0.0" in lines
+    assert b"secret" not in scrape.body
+
+
 async def test_a_user_sees_the_clusters_that_they_are_logged_in_to() -> None:
     app = app_of("one", "secret-two")
     session = app.console.sessions.begin("alice", ADMIN)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.log.bench import NOW_MS, LogBench, append, make_batch
+from tests.unit.log.transaction_bench import TransactionalProducer
 
 from ottla.protocol.records.records import Record, encode_batch
 
@@ -47,3 +48,25 @@ def test_a_gap_left_by_compaction_has_the_time_of_the_record_after_it() -> None:
     bench.log.append_as_follower(memoryview(batch))
     assert bench.log.timestamp_from(2, 5) == NOW_MS + 4
     assert bench.log.timestamp_from(2, 3) is None
+
+
+def test_the_marker_of_a_transaction_is_no_record_that_a_group_has_not_read() -> None:
+    bench = LogBench()
+    producer = TransactionalProducer(7)
+    producer.write(bench.log, "a")
+    producer.end(bench.log, commit=True)
+    assert bench.log.timestamp_from(0, 2) == NOW_MS
+    assert bench.log.timestamp_from(1, 2) is None
+    bench.clock.advance(5)
+    append(bench.log, make_batch("b", timestamp=bench.clock.now_ms))
+    assert bench.log.timestamp_from(1, 3) == NOW_MS + 5
+
+
+def test_not_every_marker_of_a_log_is_looked_at() -> None:
+    bench = LogBench(segment_bytes=1 << 20)
+    producer = TransactionalProducer(7)
+    producer.write(bench.log, "a")
+    for _ in range(500):
+        producer.end(bench.log, commit=True)
+    assert bench.log.timestamp_from(1, 501) == NOW_MS
+    assert bench.log.timestamp_from(200, 501) is None

@@ -211,6 +211,34 @@ def test_a_replica_with_a_hole_in_its_log_copies_what_is_missing() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("start", [2, 4, 5])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_replica_whose_hole_is_deleted_on_the_leader_copies_the_rest_once(
+    start: int, is_known: bool
+) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            leader, node = cluster.partition(1), cluster.nodes[3]
+            for values in ((b"a",), (b"damaged", b"b", b"c"), (b"d",), (b"e",)):
+                await produce(leader, *values)
+            if is_known:
+                leader.delete_records(start)
+                await until(lambda: cluster.partition(3).log_start_offset == start)
+                node.directory.capture_checkpoints()()
+            await node.stop(kill=True)
+            await cluster.alter(isr=(1, 2))
+            leader.delete_records(start)
+            log = node.disk.contents("/data/orders-0/00000000000000000000.log")
+            log[log.index(b"damaged")] ^= 1
+            await node.start()
+            assert [tuple(hole) for hole in cluster.partition(3).log.holes] == [(1, 4)]
+            await until(lambda: 3 in cluster.partition_image.isr)
+            assert cluster.contents(3) == cluster.contents(1)
+
+    run(scenario())
+
+
 def test_what_is_flushed_on_ack_is_on_the_disk_of_every_member() -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:

@@ -3,14 +3,9 @@
     {"time":"2026-11-16T18:30:00.123Z","event":"denied","principal":"User:bob","host":"10.0.0.7",
      "client_id":"etl","api":"Produce","operation":"WRITE","resource":"TOPIC","name":"orders","broker":1}
 
-<<<<<<< HEAD
 A denial line says how many more were left out since the last one: a client that retries must not fill the
-disk. Changes are always written. Names and numbers only: no value of a config, no password, no HMAC.
-=======
-A denial line tells how many more were left out since the last one: a client that retries must not fill the
 disk. The limit counts for each user, so that one user cannot hide what another was denied. Changes are always
 written. Names and numbers only: no value of a config, no password, no HMAC.
->>>>>>> main
 """
 
 from __future__ import annotations
@@ -37,7 +32,7 @@ log = logging.getLogger("ottla.audit")
 
 MAX_NAME_CHARS = 300
 MAX_USERS_WITH_DENIALS = 100
-"""Of how many users denials are written in one second."""
+"""Of how many users denials are written in one second; and of how many addresses, failed logins."""
 Sink = Callable[[str], None]
 
 
@@ -82,20 +77,21 @@ class AuditLog:
         self.sinks = sinks
         self._denials_per_second = denials_per_second
         self._second = -1
-        self._written: Counter[str] = Counter()  # in this second, by principal
+        self._denials: Counter[str] = Counter()  # in this second, by principal
+        self._failed_logins: Counter[str] = Counter()  # the same by address: strangers must not hide denials
         self._left_out = 0
 
     def denied(
         self, ctx: RequestContext, operation: Operation, resource_type: ResourceType, name: str
     ) -> None:
         """Write a denial, if its user had not too many in this second."""
-        if self._has_room(ctx.connection.principal):
+        if self._has_room(self._denials, ctx.connection.principal):
             resource = _resource(resource_type, name)
             self._write("denied", ctx, operation=operation.name, **resource, **self._left_out_since())
 
     def login_failed(self, ctx: RequestContext, mechanism: str, reason: str) -> None:
         """Write a login that failed, if its address had not too many in this second."""
-        if self._has_room(ctx.connection.host):
+        if self._has_room(self._failed_logins, ctx.connection.host):
             self._write(
                 "denied",
                 ctx,
@@ -107,12 +103,12 @@ class AuditLog:
                 **self._left_out_since(),
             )
 
-    def _has_room(self, user: str) -> bool:
+    def _has_room(self, written: Counter[str], user: str) -> bool:
         second = self._clock.mono_ms() // 1000
         if second != self._second:
             self._second = second
-            self._written.clear()
-        written = self._written
+            self._denials.clear()
+            self._failed_logins.clear()
         if written[user] >= self._denials_per_second or (
             user not in written and len(written) >= MAX_USERS_WITH_DENIALS
         ):

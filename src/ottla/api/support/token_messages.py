@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.api.support.audit_log import audit_change
 from ottla.api.support.context import RequestContext
-from ottla.api.support.results import milliseconds
+from ottla.api.support.results import code_of, milliseconds
 from ottla.protocol.errors import DelegationTokenRequestNotAllowed, KafkaError
 from ottla.security.acls import ResourceType
 from ottla.security.delegation_tokens import token_by_hmac
@@ -51,13 +51,15 @@ async def change_expiry(
 ) -> tuple[ErrorCode, Any]:
     """Renew or expire a token; return the error code, and the time when its validity ends."""
     secret_key, token = ctx.services.config.delegation_token_secret_key, None
+    failure: KafkaError | None = None
+    expiry_ms = 0  # as Kafka, also after an error: some clients cannot read a negative time
     try:
         check_may_use_tokens(ctx)
         if ctx.services.audit is not None and secret_key is not None:
             token = token_by_hmac(ctx.services.cluster.image.tokens, hmac, secret_key)
         expiry_ms = await change(hmac, ctx.principal, milliseconds(period))
     except KafkaError as error:
-        return error.code, time_field(0)  # as Kafka: some clients cannot read a negative time
+        failure = error
     if token is not None:
-        audit_change(ctx, ResourceType.DELEGATION_TOKEN, f"{token.token_id} of {token.owner}", None)
-    return ErrorCode.none, time_field(expiry_ms)
+        audit_change(ctx, ResourceType.DELEGATION_TOKEN, f"{token.token_id} of {token.owner}", failure)
+    return code_of(failure), time_field(expiry_ms)

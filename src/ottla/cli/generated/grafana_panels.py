@@ -358,6 +358,51 @@ SERVICE_ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
         ),
     ),
+    (
+        "Console",
+        (
+            Panel(
+                "Requests by status",
+                ((f"sum by (status) (rate(ottla_console_requests_total{RATE}))", "{{status}}"),),
+                "reqps",
+            ),
+            Panel(
+                "Sessions, open streams, unreachable clusters",
+                (
+                    ("sum(ottla_console_sessions)", "sessions"),
+                    ("sum(ottla_console_streams)", "streams"),
+                    ('sum(ottla_console_clusters{reachable="false"})', "unreachable clusters"),
+                ),
+            ),
+        ),
+    ),
+    (
+        "Spark",
+        (
+            Panel(
+                "Rows by query",
+                ((f"sum by (query) (rate(ottla_spark_query_rows_total{RATE}))", "{{query}}"),),
+                "rps",
+            ),
+            Panel(
+                "Lag by query",
+                (("max by (query) (ottla_spark_source_seconds_behind)", "{{query}}"),),
+                "s",
+            ),
+            Panel(
+                "Duration of a batch",
+                (("max by (query) (ottla_spark_query_batch_seconds)", "{{query}}"),),
+                "s",
+            ),
+            Panel(
+                "Failed queries, rows of state",
+                (
+                    ("sum by (query) (ottla_spark_query_failed)", "{{query}} failed"),
+                    ("max by (query) (ottla_spark_query_state_rows)", "{{query}} state"),
+                ),
+            ),
+        ),
+    ),
 )
 """What the broker's limits do, and the services beside it."""
 

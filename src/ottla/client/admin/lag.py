@@ -20,6 +20,7 @@ from ottla.protocol.errors import (
     InvalidRecord,
     KafkaError,
     LeaderNotAvailable,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from ottla.protocol.fetch_client import FetchPartitionRequest, FetchSettings, Topic
@@ -45,7 +46,7 @@ async def measure(
     cluster: Cluster, committed: Mapping[TopicPartition, int | None], now_ms: int
 ) -> dict[TopicPartition, Measured]:
     """Return how far behind the committed offsets are, of partitions that exist and have a leader now."""
-    ranges = await offset_ranges(cluster, await _with_leader(cluster, committed))
+    ranges = await offset_ranges(cluster, await with_leader(cluster, committed))
     unread: dict[TopicPartition, int] = {}
     for partition, (start, end) in ranges.items():
         offset = committed[partition]
@@ -63,12 +64,13 @@ async def measure(
     return found
 
 
-async def _with_leader(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+async def with_leader(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Return those that exist, have a leader now, and may be described."""
     found = []
     for partition in partitions:
         try:
             await cluster.leader(partition)
-        except (UnknownTopicOrPartition, LeaderNotAvailable):
+        except (UnknownTopicOrPartition, LeaderNotAvailable, TopicAuthorizationFailed):
             continue
         found.append(partition)
     return found

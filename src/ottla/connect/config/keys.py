@@ -164,9 +164,13 @@ def are_regexes(name: str, value: list[str]) -> None:
         is_regex(name, each)
 
 
-def any_of(patterns: Sequence[str]) -> re.Pattern[str]:
-    """Compile what matches one of some regular expressions."""
-    return java_regex("|".join(f"(?:{each})" for each in patterns) or "(?!)")
+def any_of(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """Return what says whether a whole text matches one of some regular expressions.
+
+    Each is compiled by itself: flags, names and numbers of groups are its own.
+    """
+    compiled = [java_regex(each) for each in patterns]
+    return lambda text: any(each.fullmatch(text) for each in compiled)
 
 
 def unique(name: str, value: list[str]) -> None:

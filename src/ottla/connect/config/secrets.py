@@ -34,13 +34,15 @@ def is_secret(kind: type[Connector] | None, key: str) -> bool:
 
 STARS = "****"
 """In place of a part of a value."""
+# Names are looked through once: a long value must not stop the worker.
 _PARTS = tuple(
     re.compile(each, re.IGNORECASE)
     for each in (
         r"(://[^/\s:@]*:)(?!\$\{)[^/\s@]+(?=@)",
         r"([?&;]password=)(?!\$\{)[^&;\s]+",
-        r"((?:^|,)\s*[\w.-]*(?:password|secret|token|credential|api-?key)[\w.-]*\s*=)(?!\s*\$\{)[^,]+",
-        r"((?:^|,)\s*(?:proxy-)?(?:authorization|cookie|[\w-]*(?:api-?key|token|secret)[\w-]*)\s*:)(?!\s*\$\{)[^,]+",
+        r"((?:^|,)\s*+(?=[\w.-]*?(?:password|secret|token|credential|api-?key))[\w.-]++\s*+=)(?!\s*\$\{)[^,]+",
+        r"((?:^|,)\s*+(?:(?:proxy-)?(?:authorization|cookie)|(?=[\w-]*?(?:api-?key|token|secret))[\w-]++)\s*+:)"
+        r"(?!\s*\$\{)[^,]+",
     )
 )
 

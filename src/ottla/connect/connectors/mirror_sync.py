@@ -78,8 +78,8 @@ class MirrorSync:
         chosen = {
             name: info
             for name, info in source.list_topics().items()
-            if wanted.fullmatch(name)
-            and not excluded.fullmatch(name)
+            if wanted(name)
+            and not excluded(name)
             and not INTERNAL.fullmatch(name)
             and not name.startswith(alias)
         }
@@ -134,7 +134,7 @@ class MirrorSync:
         wanted, excluded = (any_of(self._settings[key]) for key in ("groups", "groups.exclude"))
         for group in source.list_groups():
             name = group.group_id
-            if not wanted.fullmatch(name) or excluded.fullmatch(name):
+            if not wanted(name) or excluded(name):
                 continue
             if name.startswith(("connect-", "spark-")):
                 continue

@@ -31,6 +31,8 @@ _MAX_FLOAT32 = 3.4028235677973366e38
 _MAX_DIGITS = 1_000
 """More digits are a text: they would cost seconds."""
 _DEPTH = 100
+_TIME_TOKENS = 5
+"""Of a time with two colons. To look for one in more tokens costs minutes for a long text."""
 
 
 class _NoValue(Exception):
@@ -104,10 +106,13 @@ class _Tokens:
         found = [self.next()]
         if found[0] in '{}[]:,"':
             raise _NoValue
-        while self._at < len(self._tokens) and self._tokens[self._at] not in (",", "]", "}"):
-            found.append(self._tokens[self._at])
+        while self._at < len(self._tokens) and (token := self._tokens[self._at]) not in (",", "]", "}"):
+            may_be_time = len(found) < _TIME_TOKENS
+            if token == ":" and not may_be_time:
+                break
+            found.append(token)
             self._at += 1
-            if _temporal("".join(found).strip()) is not None:
+            if may_be_time and _temporal("".join(found).strip()) is not None:
                 break
         return "".join(found).strip()
 

@@ -47,7 +47,7 @@ def make_app(
     metrics = WorkerMetrics(requests.herder)
     metrics.add_to(routes)
     app = HttpApp(routes, limits)
-    app.observe = metrics.observe
+    app.observe = metrics.requests.observe
     app.around = refuse_other_bodies
     return app
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from ottla import __version__
@@ -10,7 +9,7 @@ from ottla.connect.group.protocol import CONNECTOR, TaskId
 from ottla.connect.herder.herder import Herder
 from ottla.connect.sdk import SOURCE
 from ottla.http.app import Request, Response, json_response
-from ottla.http.metrics import Sample, metrics_response
+from ottla.http.metrics import RequestCounts, Sample, metrics_response
 from ottla.http.routing import Routes
 
 METRICS = {
@@ -33,7 +32,7 @@ METRICS = {
     "kafka_connect_task_error_deadletterqueue_produce_requests_total": "Records in the dead-letter topic.",
     "kafka_connect_task_error_total_task_failures": "Failures of a task.",
     "ottla_connect_alarms": "Alarms of each source, such as a replication slot that holds the log.",
-    "ottla_connect_requests_total": "Requests answered, by method, path and status.",
+    **RequestCounts("ottla_connect").help(),
 }
 """The metrics, with their help texts."""
 
@@ -43,17 +42,13 @@ class WorkerMetrics:
 
     def __init__(self, herder: Herder) -> None:
         self._herder = herder
-        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self.requests = RequestCounts("ottla_connect")
 
     def add_to(self, routes: Routes) -> None:
         """Add the paths."""
         routes.add("GET", "/metrics", self.scrape)
         routes.add("GET", "/healthz", self.health)
         routes.add("GET", "/readyz", self.readiness)
-
-    def observe(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count a request."""
-        self._requests[method, path, status] += 1
 
     async def health(self, request: Request) -> Response:
         """Answer the liveness probe."""
@@ -104,13 +99,7 @@ class WorkerMetrics:
         )
         alarms = herder.planner.alarms
         yield "ottla_connect_alarms", [({"connector": name}, len(each)) for name, each in alarms.items()]
-        yield (
-            "ottla_connect_requests_total",
-            [
-                ({"method": method, "path": path, "status": str(status)}, count)
-                for (method, path, status), count in self._requests.items()
-            ],
-        )
+        yield from self.requests.samples()
 
     def _tasks(self) -> Iterator[tuple[str, list[Sample]]]:
         counters = self._herder.runner.counters

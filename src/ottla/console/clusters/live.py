@@ -10,6 +10,7 @@ from typing import Self
 
 from ottla.client.admin import AdminOptions, AsyncAdmin, BrokerInfo, ClusterInfo
 from ottla.client.admin.health import BrokerReport
+from ottla.client.admin.lag import with_leader
 from ottla.client.client_options import ClientOptions
 from ottla.client.errors import ClientError
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
@@ -101,8 +102,9 @@ class LiveCluster:
         return found
 
     async def ends_of(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the end offsets of partitions."""
-        found = await list_offsets(self.admin.cluster, dict.fromkeys(partitions, LATEST))
+        """Return the end offsets of the partitions that exist and have a leader now."""
+        there = await with_leader(self.admin.cluster, partitions)
+        found = await list_offsets(self.admin.cluster, dict.fromkeys(there, LATEST))
         return {at: each.offset for at, each in found.items()}
 
     async def producer(self) -> AsyncProducer:

@@ -354,9 +354,10 @@
     showSaved();
   };
 
+  const showZone = () => { $("#zone").textContent = "Times in " + Intl.DateTimeFormat().resolvedOptions().timeZone.replaceAll("_", " "); };
   const ready = () => {
     localTimes(document);
-    $("#zone").textContent = "Times in " + Intl.DateTimeFormat().resolvedOptions().timeZone.replaceAll("_", " ");
+    showZone();
     setRange(localStorage.getItem("ottla.hours") || "1");
     showSaved();
     const search = $("#search"), tail = $("#tail");
@@ -364,7 +365,7 @@
     if (tail && document.hidden) isResting = true; else if (tail) startTail(tail);
     addEventListener("resize", () => $$(".plot").forEach(draw));
   };
-  document.addEventListener("htmx:afterSwap", (event) => { if ($("[data-reload]", event.target)) location.reload(); localTimes(event.target); if (event.target === document.body) { showSaved(); $$(".plot").forEach(draw); } });
+  document.addEventListener("htmx:afterSwap", (event) => { if ($("[data-reload]", event.target)) location.reload(); localTimes(event.target); if (event.target === document.body) { showZone(); showSaved(); $$(".plot").forEach(draw); } });
   ready();
   follow();
 })();

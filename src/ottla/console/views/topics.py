@@ -182,7 +182,7 @@ async def consumers(ctx: Context) -> Data:
                 "state": group.state,
                 "type": group.type,
                 "partitions": len(mine),
-                "lag": sum(max(0, ends[at] - each.offset) for at, each in mine.items()),
+                "lag": sum(max(0, ends[at] - each.offset) for at, each in mine.items() if at in ends),
                 "seconds": _seconds(ctx, group.group_id),
             }
         )

@@ -59,7 +59,7 @@ def make_app(
     app = HttpApp(routes, limits, error_type=V1_JSON)
     app.rewrite = enter_context
     app.fast_path = kept
-    app.observe = metrics.observe
+    app.observe = metrics.requests.observe
     return app
 
 

@@ -1,15 +1,11 @@
-"""Metrics and probes of a registry process: `/metrics`, `/healthz`, `/readyz`.
-
-Requests are counted by the path with the names of its parameters, so that the number of series is bounded.
-"""
+"""Metrics and probes of a registry process: `/metrics`, `/healthz`, `/readyz`."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 from ottla.http.app import Request, Response, json_response
-from ottla.http.metrics import Sample, metrics_response
+from ottla.http.metrics import RequestCounts, Sample, metrics_response
 from ottla.http.routing import Routes
 from ottla.registry.service import Registry
 from ottla.registry.topic import Unavailable
@@ -17,8 +13,7 @@ from ottla.registry.topic import Unavailable
 LAG_TIMEOUT_S = 2.0
 ID_ROUTE = ("GET", "/schemas/ids/{id}", 200)
 METRICS = {
-    "ottla_registry_requests_total": "Requests answered, by method, path and status.",
-    "ottla_registry_request_seconds_total": "Time spent on them; look-ups by id from memory do not count.",
+    **RequestCounts("ottla_registry").help(),
     "ottla_registry_subjects": "Subjects, those with deleted versions only included.",
     "ottla_registry_schemas": "Versions of all subjects, by whether they are soft deleted.",
     "ottla_registry_position": "Offset up to which the topic of the schemas has been read.",
@@ -35,19 +30,14 @@ class RegistryMetrics:
     def __init__(self, registry: Registry, from_memory: Callable[[], int]) -> None:
         self._registry = registry
         self._from_memory = from_memory
-        self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._seconds: Counter[tuple[str, str]] = Counter()
+        self.requests = RequestCounts("ottla_registry")
+        """Look-ups by id from memory take no time in it."""
 
     def add_to(self, routes: Routes) -> None:
         """Add the paths."""
         routes.add("GET", "/metrics", self.scrape)
         routes.add("GET", "/healthz", self.health)
         routes.add("GET", "/readyz", self.readiness)
-
-    def observe(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count a request."""
-        self._requests[method, path, status] += 1
-        self._seconds[method, path] += seconds  # type: ignore[assignment]
 
     async def scrape(self, request: Request) -> Response:
         """Answer in Prometheus' text format, or OpenMetrics."""
@@ -77,19 +67,7 @@ class RegistryMetrics:
 
     def _samples(self, lag: int | None) -> Iterator[tuple[str, list[Sample]]]:
         state = self._registry.state
-        requests = Counter(self._requests)
-        requests[ID_ROUTE] += self._from_memory()
-        yield (
-            "ottla_registry_requests_total",
-            [
-                ({"method": method, "path": path, "status": str(status)}, count)
-                for (method, path, status), count in requests.items()
-            ],
-        )
-        yield (
-            "ottla_registry_request_seconds_total",
-            [({"method": method, "path": path}, value) for (method, path), value in self._seconds.items()],
-        )
+        yield from self.requests.samples({ID_ROUTE: self._from_memory()})
         deleted = total = 0
         for versions in state.subjects.values():
             total += len(versions)
