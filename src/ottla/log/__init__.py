@@ -6,7 +6,8 @@ Reading order:
     file_names, checkpoints, boot_id    names of files; the small text files; detecting a power failure
     batch_walk, indexes, segment,       a .log file with its indexes; lookups in it; the segments of a log
       segment_lookup, segments
-    transaction_index, epoch_cache      aborted transactions; leader epochs
+    transaction_index, epoch_cache,     aborted transactions; leader epochs;
+      holes                             what recovery removed between intact batches
     producers                           idempotent producers and open transactions; limits on appends
     log_config, validator, flush        the topic config of a log; validation before an append; one flush
     log, lookup, log_types              a log: append, truncate, read, search

@@ -36,6 +36,7 @@ CORRUPT = ".corrupt"
 
 EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+HOLES = "ottla-holes-checkpoint"
 
 _DELETED_DIR = "-delete"
 _STRAY_DIR = "-stray"

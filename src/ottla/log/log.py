@@ -23,6 +23,7 @@ from ottla.log import lookup
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.file_names import DELETED, EPOCH_CHECKPOINT, SNAPSHOT, file_name
 from ottla.log.flush import FlushJob, FlushState
+from ottla.log.holes import remaining_holes, save_holes
 from ottla.log.loading.replay import aborted_entry, producers_at
 from ottla.log.log_config import LogConfig
 from ottla.log.log_types import AppendResult, LogRead, TimestampOffset, UnreadableRange
@@ -89,7 +90,7 @@ class Log:
         self.epochs = EpochCache() if epochs is None else epochs
         self.verifications = Verifications()
         self.holes = tuple(holes)
-        """Offsets that recovery removed when the log was opened, between intact batches."""
+        """Offsets that recovery removed between intact batches, now or at an earlier start."""
         self.is_damaged = is_damaged
         """Whether recovery removed more than a partial append."""
         self.on_truncate: Callable[[Log, int], None] | None = None
@@ -237,6 +238,7 @@ class Log:
             entries = self.storage.disk.list_dir(self.path)
             offsets = producer_state.snapshot_offsets(entries)
             producer_state.remove_snapshots_above(self.storage.disk, self.path, offsets, self.log_end_offset)
+            self._forget_holes()
             self.storage.disk.fsync_dir(self.path)
             self.producers = producers_at(self._segments, offsets, self.log_end_offset)
         except OSError as error:
@@ -253,23 +255,29 @@ class Log:
             offsets = producer_state.snapshot_offsets(self.storage.disk.list_dir(self.path))
             producer_state.remove_snapshots_above(self.storage.disk, self.path, offsets, -1)
             self._segments.start_new(offset, self.config, self.clock.wall_ms())
+            self.log_start_offset = self.log_end_offset = offset
+            self._forget_holes()
             self.storage.disk.fsync_dir(self.path)
         except OSError as error:
             raise self._truncation_failed(error) from error
         self._flush.segment_created()
-        self.holes = ()
-        self.log_start_offset = self.log_end_offset = offset
         self.producers = ProducerState(offset)
         self.epochs.clear()
         self._roll_rule.reset(self.config)
 
     def _prepare_truncation(self, end_offset: int) -> None:
-        self.holes = tuple(each for each in self.holes if each.next_offset < end_offset)
         self.recovery_point = min(end_offset, self.recovery_point)
         self._flush.on_truncate(self.recovery_point)
         self.truncation_count += 1
         if self.on_truncate is not None:
             self.on_truncate(self, end_offset)
+
+    def _forget_holes(self) -> None:
+        """Forget the holes that nothing follows any more."""
+        holes = remaining_holes(self.holes, range(self.log_start_offset, self.log_end_offset))
+        if holes != self.holes:
+            save_holes(self.storage.disk, self.path, holes)
+            self.holes = holes
 
     def _truncation_failed(self, error: OSError) -> KafkaStorageError:
         """Take the directory offline: after a partial truncation nothing may be written."""

@@ -192,7 +192,8 @@ def test_a_leader_that_is_killed_and_returns_follows_the_new_one() -> None:
     run(scenario())
 
 
-def test_a_replica_with_a_hole_in_its_log_copies_what_is_missing() -> None:
+@pytest.mark.parametrize("restart", ["clean", "kill"])
+def test_a_replica_with_a_hole_in_its_log_copies_what_is_missing(restart: str) -> None:
     async def scenario() -> None:
         async with Cluster() as cluster:
             await cluster.create(1, 2, 3)
@@ -205,6 +206,8 @@ def test_a_replica_with_a_hole_in_its_log_copies_what_is_missing() -> None:
             log[log.index(b"second")] ^= 1
             await cluster.nodes[3].start()
             assert [tuple(hole) for hole in cluster.partition(3).log.holes] == [(1, 2)]
+            await cluster.nodes[3].stop(kill=restart == "kill")  # before it has fetched anything
+            await cluster.nodes[3].start()
             await until(lambda: 3 in cluster.partition_image.isr)
             assert cluster.contents(3) == whole
 
@@ -232,7 +235,8 @@ def test_a_replica_whose_hole_is_deleted_on_the_leader_copies_the_rest_once(
             log = node.disk.contents("/data/orders-0/00000000000000000000.log")
             log[log.index(b"damaged")] ^= 1
             await node.start()
-            assert [tuple(hole) for hole in cluster.partition(3).log.holes] == [(1, 4)]
+            holes = [tuple(hole) for hole in cluster.partition(3).log.holes]
+            assert holes == ([] if is_known and start >= 4 else [(1, 4)])
             await until(lambda: 3 in cluster.partition_image.isr)
             assert cluster.contents(3) == cluster.contents(1)
 

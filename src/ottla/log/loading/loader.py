@@ -39,6 +39,7 @@ from ottla.log.file_names import (
     file_name,
     offset_of,
 )
+from ottla.log.holes import load_holes
 from ottla.log.indexes import OffsetIndex, TimeIndex
 from ottla.log.loading.recovery import TruncationPolicy, quarantine_segment, recover
 from ottla.log.loading.replay import producers_at, rebuild_txn_indexes, replay_epochs
@@ -195,7 +196,7 @@ def open_log(
         recovery_point=end if is_clean else min(recovery_point, end),
         producers=producers,
         epochs=epochs,
-        holes=holes,
+        holes=load_holes(disk, directory, entries, holes, range(log_start_offset, end)),
         is_damaged=is_damaged,
     )
 

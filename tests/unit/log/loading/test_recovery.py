@@ -15,7 +15,7 @@ from tests.unit.log.bench import (
     read_values,
 )
 
-from ottla.log.file_names import LOG, file_name
+from ottla.log.file_names import CORRUPT, HOLES, LOG, file_name
 
 Values = dict[int, str]
 
@@ -89,6 +89,40 @@ def test_an_empty_segment_in_the_middle_is_removed(bench: LogBench, values: Valu
     assert log.holes == ((second, third),)
     assert read_values(log) == {k: v for k, v in values.items() if not second <= k < third}
     assert bench.names(LOG) == [file_name(s.base_offset, LOG) for s in log.segments]
+
+
+def test_a_hole_is_known_until_the_log_is_truncated_there(bench: LogBench) -> None:
+    second, third = (segment.base_offset for segment in bench.log.segments[1:3])
+    bench.contents(file_name(second, LOG)).clear()
+    holes = ((second, third),)
+    assert bench.kill().holes == holes
+    assert bench.restart().holes == holes  # a clean start, which does not read the batches
+    assert bench.kill().holes == holes
+    bench.log.truncate_to(third + 2)
+    assert bench.restart().holes == holes
+    assert bench.names(HOLES) == [HOLES]
+    bench.log.truncate_to(second)
+    assert bench.log.holes == ()
+    assert bench.names(HOLES) == []
+    assert bench.restart().holes == ()
+
+
+def test_a_log_that_starts_anew_has_no_hole(bench: LogBench) -> None:
+    bench.contents(file_name(bench.log.segments[1].base_offset, LOG)).clear()
+    assert len(bench.kill().holes) == 1
+    bench.log.truncate_fully_and_start_at(500)
+    assert bench.log.holes == bench.restart().holes == ()
+    assert bench.names(HOLES) == []
+
+
+@pytest.mark.parametrize("text", ["", "0\n1\n7 7\n", "0\n2\n1 2\n", "0\n1\na b\n"])
+def test_an_unreadable_file_of_holes_is_set_aside(bench: LogBench, values: Values, text: str) -> None:
+    bench.log.close(clean=True)
+    bench.disk.write_file(f"{DIRECTORY}/{HOLES}", text.encode(), sync=True)
+    log = bench.reopen(is_clean=True)
+    assert log.holes == ()
+    assert read_values(log) == values
+    assert bench.names(HOLES + CORRUPT) == [HOLES + CORRUPT]
 
 
 def test_an_empty_last_segment_at_the_end_of_the_log_stays(bench: LogBench, values: Values) -> None:
