@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -794,6 +795,23 @@ def test_what_has_been_sent_is_read_at_once(server: PostgresServer, database: An
         records, calls = capture.batch(), calls + 1
     assert len(records) == 20_000
     assert calls < 100
+
+
+def test_a_slot_is_waited_for_until_an_earlier_stream_has_ended(
+    server: PostgresServer, database: Any
+) -> None:
+    """After kill -9 of a worker, PostgreSQL's process for its stream lives for a moment."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    killed = Capture(server, **{"table.include.list": "public.t"})
+    killed.everything()
+    database.execute("INSERT INTO t VALUES (1)")
+    restarted = Capture(server, **{"table.include.list": "public.t"})
+    restarted.offset = killed.offset
+    end = threading.Timer(0.3, killed.reader._end_stream)
+    end.start()
+    assert [each.key["id"] for each in restarted.everything()] == [1]
+    assert restarted.reader._can_stream
+    end.join()
 
 
 def test_an_ended_stream_continues_at_its_position(server: PostgresServer, database: Any) -> None:

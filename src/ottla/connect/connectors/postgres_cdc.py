@@ -14,6 +14,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from time import sleep
 from typing import Any, TypeVar
 
 from ottla.common.clock import SystemClock
@@ -50,6 +51,7 @@ NAME = re.compile(r"[a-z0-9_]{1,63}")
 PLAIN = re.compile(r"\w+\.\w+")
 QUIET_ADVANCE_BYTES = 16 * 1024 * 1024
 WAIT_S = 0.1
+SLOT_TRIES, SLOT_PAUSE_S = 100, 0.05
 BY_ROOT = "publish_via_partition_root = true"
 """Changes of partitions are those of the table that the snapshot reads."""
 
@@ -288,8 +290,11 @@ class CdcReader(SourceReader):
         name = (table_name(table),)
         return int(self._with_database(lambda database: database.execute(query, name).fetchone()[0]))
 
-    def _with_database(self, work: Callable[[Any], Result]) -> Result:
-        """Work with a connection that is kept; with a new one, if PostgreSQL has ended it meanwhile."""
+    def _with_database(self, work: Callable[[Any], Result], tries: int = SLOT_TRIES) -> Result:
+        """Work with a connection that is kept; with a new one, if PostgreSQL has ended it meanwhile.
+
+        A stream that was closed occupies its slot until PostgreSQL's process for it has ended.
+        """
         import psycopg
 
         was_kept = self._connection is not None
@@ -297,12 +302,16 @@ class CdcReader(SourceReader):
             self._connection = connect(self.dsn, autocommit=True)
         try:
             return work(self._connection)
+        except psycopg.errors.ObjectInUse:
+            if tries <= 0:
+                raise
+            sleep(SLOT_PAUSE_S)
         except psycopg.OperationalError:
             self._connection.close()
             self._connection = None
             if not was_kept:
                 raise
-        return self._with_database(work)
+        return self._with_database(work, tries - 1)
 
     def _changes(self, after: int) -> list[Row]:
         """Return the messages of the next transactions behind a place."""
@@ -319,8 +328,9 @@ class CdcReader(SourceReader):
             return self._changes(after)
         except CannotStream as error:
             found = self._with_database(lambda database: self._next_changes(database, after))
-            log.warning("%s: the log is read with queries, not streamed: %s", self.slot, error)
-            self._can_stream = False
+            if not error.is_in_use:  # by a process of PostgreSQL that serves an earlier stream, until it ends
+                log.warning("%s: the log is read with queries, not streamed: %s", self.slot, error)
+                self._can_stream = False
             return found
 
     def _streamed(self, after: int) -> list[Row]:

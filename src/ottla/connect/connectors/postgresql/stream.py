@@ -20,11 +20,17 @@ Row = tuple[int, int, bytes]
 """Position, transaction and message."""
 STATUS_INTERVAL_MS = 10_000
 """PostgreSQL ends a connection that says nothing for `wal_sender_timeout`, a minute."""
+OBJECT_IN_USE = b"55006"
 _DATA, _KEEPALIVE, _STATUS = struct.Struct(">cqqq"), struct.Struct(">cqq?"), struct.Struct(">cqqqq?")
 
 
 class CannotStream(Exception):
     """PostgreSQL, or what is between, refuses a connection for replication."""
+
+    def __init__(self, reason: str, *, is_in_use: bool = False) -> None:
+        super().__init__(reason)
+        self.is_in_use = is_in_use
+        """Whether another process of PostgreSQL uses the slot."""
 
 
 class ChangeStream:
@@ -52,8 +58,9 @@ class ChangeStream:
         result = self._connection.exec_(f"{start} (proto_version '1', publication_names '{names}')".encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
             reason = result.error_message.decode(errors="replace").strip()
+            is_in_use = result.error_field(pq.DiagnosticField.SQLSTATE) == OBJECT_IN_USE
             self._connection.finish()
-            raise CannotStream(reason)
+            raise CannotStream(reason, is_in_use=is_in_use)
         self._connection.nonblocking = 1
 
     def _reason(self) -> str:
